@@ -1,0 +1,1 @@
+"""One file per container; each ends in READER."""

@@ -1,0 +1,175 @@
+"""A token log on disk: which Parquet pieces it has, and how a row group of one becomes a canonical table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest._bounds import check_sizes
+from ingest._responses import flatten
+from ingest._token_columns import canonical, schema_problems, whole_rows
+from ingest.errors import ReadError
+from ingest.run import ReadProblem
+from ingest.schema import TOKENS, TOKENS_REQUIRED
+
+PieceKey = tuple[str, int, int]
+_OWN_NAMES = {name: name for name in TOKENS.names}
+_REMEDY = "docs/token_log.md lists the columns; rename yours, or have the trainer write them with monitor.record."
+
+
+class Layout(StrEnum):
+    """How a Parquet file lays tokens out."""
+
+    TOKEN_ROWS = "a row per token"
+    RESPONSE_ROWS = "a row per response, list columns of equal length"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenPiece:
+    """One closed Parquet file of a token log."""
+
+    path: Path
+    layout: Layout
+    rename: Mapping[str, str]  # column in the file -> canonical column
+    row_groups: int
+    rows: int
+    size: int
+    mtime_ns: int
+
+    @property
+    def key(self) -> PieceKey:
+        """Identity of the piece's content for a cache: path, size in bytes, modification time in ns."""
+        return (str(self.path), self.size, self.mtime_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLog:
+    """All pieces of one run's token log."""
+
+    pieces: tuple[TokenPiece, ...]
+    columns: frozenset[str]  # canonical columns that at least one piece has
+
+
+def open_piece(path: Path, names: Mapping[str, str] = _OWN_NAMES) -> tuple[TokenPiece, tuple[ReadProblem, ...]]:
+    """Look at the footer of one Parquet file: layout, columns, sizes; no values are read.
+
+    Args:
+        path: a closed Parquet file.
+        names: column in the file -> canonical column; our own names by default.
+
+    Raises:
+        ReadError: not Parquet, damaged, or a required column is missing or there twice.
+        TooLargeError: a row group or the file would not fit the bounds of `ingest._bounds`.
+    """
+    stat = path.stat()
+    footer = _footer((str(path), stat.st_size, stat.st_mtime_ns))
+    columns = _arrow_schema(path, footer)
+    rename = {name: names[name] for name in columns.names if name in names}
+    _check_columns(path, columns.names, rename)
+    check_sizes(path, footer)
+    kinds = {canonical_name: columns.field(name).type for name, canonical_name in rename.items()}
+    piece = TokenPiece(
+        path=path,
+        layout=Layout.RESPONSE_ROWS if _is_list(kinds["rollout_logprob"]) else Layout.TOKEN_ROWS,
+        rename=rename,
+        row_groups=footer.num_row_groups,
+        rows=footer.num_rows,
+        size=stat.st_size,
+        mtime_ns=stat.st_mtime_ns,
+    )
+    unknown = [name for name in columns.names if name not in names]
+    return piece, schema_problems(str(path), kinds, unknown)
+
+
+def token_log(pieces: Iterable[TokenPiece]) -> TokenLog:
+    """Put pieces together to one log, in the order given."""
+    pieces = tuple(pieces)
+    return TokenLog(pieces=pieces, columns=frozenset(name for piece in pieces for name in piece.rename.values()))
+
+
+def read_row_group(
+    piece: TokenPiece,
+    index: int,
+    columns: frozenset[str] | None = None,
+) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
+    """Read one row group as a canonical table: a row per token, names and types of `schema.TOKENS`, sorted as the file is.
+
+    Which responses are left out is judged by the columns read, so one pass over a log asks for the same columns throughout.
+
+    Args:
+        piece: the file.
+        index: row group, from 0.
+        columns: canonical columns wanted; all by default. Columns that the file lacks are absent, never filled.
+
+    Returns:
+        The table, and what had to be left out or changed; rows of a response layout count responses.
+
+    Raises:
+        ReadError: the row group is damaged, or a column cannot be cast to its type without loss of its integers.
+    """
+    rename = {raw: name for raw, name in piece.rename.items() if columns is None or name in columns or name in TOKENS_REQUIRED}
+    place = f"row group {index}"
+    try:
+        with pq.ParquetFile(piece.path, metadata=_footer(piece.key)) as file:
+            table = file.read_row_group(index, columns=list(rename), use_threads=False)
+    except (pa.ArrowException, OSError) as broken:
+        raise _damaged(f"{piece.path}, {place}", broken) from broken
+    table = table.rename_columns([rename[name] for name in table.column_names])
+    problems: list[ReadProblem] = []
+    if piece.layout is Layout.RESPONSE_ROWS:
+        table, problems = flatten(table, str(piece.path), place)
+    table, without_key = whole_rows(table, str(piece.path), place)
+    if columns is not None:
+        table = table.select([name for name in table.column_names if name in columns])
+    table, changed = canonical(table, str(piece.path), place)
+    return table, (*problems, *without_key, *changed)
+
+
+@lru_cache(maxsize=64)
+def _footer(key: PieceKey) -> pq.FileMetaData:
+    """Parse a footer once for all row groups of a file; a changed file has another key."""
+    try:
+        return pq.read_metadata(key[0])
+    except (pa.ArrowException, OSError) as broken:
+        raise _damaged(key[0], broken) from broken
+
+
+def _arrow_schema(path: Path, footer: pq.FileMetaData) -> pa.Schema:
+    try:
+        return footer.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as broken:
+        raise _damaged(str(path), broken) from broken
+
+
+def _damaged(where: str, broken: Exception) -> ReadError:
+    return ReadError(
+        where,
+        expected="a whole Parquet file",
+        found=f"one that the Parquet library refuses ({' '.join(str(broken).split())[:200]})",
+        remedy="Write the file again or leave it out.",
+    )
+
+
+def _check_columns(path: Path, seen: list[str], rename: Mapping[str, str]) -> None:
+    missing = [name for name in TOKENS_REQUIRED if name not in rename.values()]
+    if missing:
+        wanted = f"the columns {', '.join(TOKENS_REQUIRED)} of a token log (missing: {', '.join(missing)})"
+        raise ReadError(str(path), expected=wanted, found=_listed(seen), remedy=_REMEDY)
+    twice = sorted({name for name in rename if seen.count(name) > 1})
+    if twice or len(set(rename.values())) < len(rename):
+        raise ReadError(str(path), expected="each column once", found=_listed(twice or seen), remedy=_REMEDY)
+
+
+def _listed(names: list[str], most: int = 30) -> str:
+    shown = ", ".join(name[:80] for name in names[:most]) or "no columns"
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -1,0 +1,1 @@
+"""Metrics, comparison, recording, pages and the command line of Ratiometer."""

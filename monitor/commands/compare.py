@@ -1,0 +1,101 @@
+"""`python -m monitor compare REFERENCE... CANDIDATE`: what left the reference, from which step, and how far from parity it is."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from ingest.errors import RatiometerError
+from ingest.run import Role, Run
+from monitor.commands._command import FOUND, OK, Command, Document, frame_of, number, problem_lines, problems_of, read
+from monitor.compare.headline import COMPARED, PARITY, Comparison, Headline, headline
+
+
+class NothingCompared(RatiometerError):  # noqa: N818  it is an answer as much as an error
+    """The two logs have no metric in common."""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "reference", type=Path, nargs="+", metavar="REFERENCE", help="the reference run; several are seeds of one configuration"
+    )
+    parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="a log, a run folder, or a folder of runs")
+
+
+def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
+    seeds = tuple(run for path in given.reference for run in _references(read(path)))
+    references = {run.name: frame_of(run) for run in seeds}
+    runs = read(given.candidate)
+    told = [headline(frame_of(run), references, name=run.name) for run in runs]
+    found = [each.comparison for each in told if each.comparison and each.comparison.parities]
+    if not found:
+        raise NothingCompared("; ".join(each.text for each in told))
+    document = {
+        "references": list(references),
+        "candidates": [_document(each) for each in told],
+        "problems": [each for run in (*seeds, *runs) for each in problems_of(run)],
+    }
+    left = any(each.divergences for each in found)
+    return (FOUND if left else OK), document, _text(told, (*seeds, *runs))
+
+
+def _references(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """In a folder of many runs those that call themselves the reference, if any does."""
+    marked = tuple(run for run in runs if run.role is Role.REFERENCE)
+    return marked or runs
+
+
+def _document(told: Headline) -> Document:
+    found = told.comparison
+    if found is None:
+        return {"candidate": told.name, "headline": told.text, "metrics": []}
+    return {
+        "candidate": told.name,
+        "headline": told.text,
+        "parity": {"overall": number(found.overall_parity), "threshold": PARITY, "at_parity": found.overall_parity <= PARITY},
+        "noise": found.noise_basis,
+        "excess": found.excess,
+        "metrics": _metrics(found),
+        "not_compared": found.not_compared,
+    }
+
+
+def _metrics(found: Comparison) -> list[Document]:
+    left = {each.metric: asdict(each) for each in found.divergences}
+    return [
+        {
+            "metric": each.metric,
+            "first_divergence": left.get(each.metric),
+            "parity": number(each.value),
+            "distance": number(each.distance),
+            "yardstick": number(each.yardstick),
+            "basis": each.basis,
+        }
+        for each in found.parities
+    ]
+
+
+def _text(told: list[Headline], runs: tuple[Run, ...]) -> str:
+    lines: list[str] = []
+    for each in told:
+        lines.append(each.text)
+        if each.comparison:
+            lines += _table(each.comparison)
+    problems = problem_lines(runs)
+    return "\n".join([*lines, *(["Read problems:", *problems] if problems else [])])
+
+
+def _table(found: Comparison) -> list[str]:
+    left = {each.metric: each for each in found.divergences}
+    lines = [f"  {'metric':20} {'parity (<= 2)':>14}  first divergence"]
+    for each in found.parities:
+        when = left.get(each.metric)
+        moment = f"step {when.step}, certain at {when.alarm_step}, {when.direction}" if when else "none"
+        lines.append(f"  {COMPARED[each.metric]:20} {each.value:14.2f}  {moment}")
+    return [*lines, *(f"  {COMPARED[metric]}: not compared, {reason}" for metric, reason in found.not_compared.items())]
+
+
+COMMAND = Command(
+    name="compare", title="compare a candidate with its reference; exit 1 where it has left it", arguments=_arguments, run=_run
+)

@@ -1,0 +1,75 @@
+"""`python -m monitor summarize PATH`: the metric frame of every run at a path."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import pyarrow as pa
+
+from ingest.run import Run
+from monitor.commands._command import OK, Command, Document, frame_of, number, problem_lines, problems_of, read
+from monitor.metrics.series import series
+
+# What the text form shows of a run; the JSON form has every row.
+SHOWN = (
+    "reward.mean",
+    "ratio.total.mean",
+    "clip_rate.total.outside",
+    "kl.total.k3",
+    "entropy.mean",
+    "version_lag.mean",
+    "log_ratio.discrepancy.abs_mean",
+    "log_ratio.lag.abs_mean",
+    "ess.lag.token",
+    "ess.lag.sequence",
+    "ess.total.token",
+    "nonfinite.engine",
+    "nonfinite.trainer",
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="a log, a run folder, or a folder of runs")
+
+
+def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
+    runs = read(given.path)
+    frames = [frame_of(run) for run in runs]
+    rows = [row for run, frame in zip(runs, frames, strict=True) for row in rows_of(run.name, frame)]
+    document = {"metrics": rows, "problems": [each for run in runs for each in problems_of(run)]}
+    return OK, document, _text(runs, frames)
+
+
+def rows_of(name: str, frame: pa.Table) -> list[Document]:
+    """A frame as JSON rows; a value that is not finite is null with a state, so that NaN, infinite and empty stay apart."""
+    return [_row(name, row) for row in frame.to_pylist()]
+
+
+def _row(name: str, row: Document) -> Document:
+    value = row["value"]
+    written: Document = {**row, "run": name, "value": number(value), "standard_error": number(row["standard_error"])}
+    if not math.isfinite(value):
+        written["state"] = "inf" if math.isinf(value) else ("empty" if row["n"] == 0 else "nan")
+    return written
+
+
+def _text(runs: tuple[Run, ...], frames: list[pa.Table]) -> str:
+    lines: list[str] = []
+    for run, frame in zip(runs, frames, strict=True):
+        lines.append(f"{run.name} ({run.path}; {run.dialect or 'tokens only'})")
+        lines += [_line(metric, frame) for metric in SHOWN if series(frame, metric).steps.size]
+    problems = problem_lines(runs)
+    return "\n".join([*lines, *(["Read problems:", *problems] if problems else [])])
+
+
+def _line(metric: str, frame: pa.Table) -> str:
+    found = series(frame, metric)
+    return (
+        f"  {metric:32} steps {found.steps[0]}..{found.steps[-1]} ({found.steps.size}), "
+        f"first {found.values[0]:.6g}, last {found.values[-1]:.6g}, {found.origin}"
+    )
+
+
+COMMAND = Command(name="summarize", title="print the metric frame", arguments=_arguments, run=_run)

@@ -1,0 +1,1 @@
+"""A candidate beside its reference: crossings, divergence, parity, one true sentence."""

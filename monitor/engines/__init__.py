@@ -1,0 +1,1 @@
+"""Where partial sums are made."""

@@ -1,0 +1,162 @@
+"""What is drawn of a run in a panel: positions, raw and smoothed values, the stays under the threshold, and what is missing.
+
+Everything here is computed on all rows; thinning comes last, in `_charts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from monitor.metrics.crossings import Crossing, crossings
+from monitor.metrics.series import Series, series
+from monitor.metrics.smoothing import ema
+from monitor.pages._colours import Identity
+from monitor.pages._panels import Panel
+
+Floats = npt.NDArray[np.float64]
+Steps = npt.NDArray[np.int64]
+
+
+class XAxis(StrEnum):
+    """What runs are aligned by."""
+
+    STEP = "optimizer step"
+    SAMPLES = "samples"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How the user wants to look at the runs."""
+
+    x_axis: XAxis = XAxis.STEP
+    smoothing: float = 0.0  # weight of the moving average per step
+    threshold: float = 0.5
+    log_y: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run in one panel; all arrays have shape (n,)."""
+
+    who: Identity
+    metric: str  # the id that the run really shows
+    origin: str
+    caveat: str
+    steps: Steps
+    x: Floats
+    raw: Floats
+    smooth: Floats
+    envelope: tuple[Floats, Floats] | None  # low and high of a grouped export
+    stays: tuple[Crossing, ...]
+
+    @property
+    def not_finite(self) -> int:
+        """Values that cannot be drawn."""
+        return int((~np.isfinite(self.raw)).sum())
+
+    def x_of(self, step: int) -> float:
+        """Position of a step that the curve has."""
+        return float(self.x[np.searchsorted(self.steps, step)])
+
+    def raw_at(self, step: int) -> float:
+        """Unsmoothed value at a step that the curve has."""
+        return float(self.raw[np.searchsorted(self.steps, step)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """One panel with its curves."""
+
+    panel: Panel
+    candidates: tuple[Curve, ...]
+    references: tuple[Curve, ...]
+    missing: tuple[str, ...]  # labels of the runs that have none of the panel's metrics
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """References first."""
+        return self.references + self.candidates
+
+
+def strip(panel: Panel, candidates: Shown, references: Shown, view: View) -> Strip:
+    """The curves of a panel; a run without any of its metrics is named, not dropped silently."""
+    drawn = [[curve(panel, who, frame, view) for who, frame in runs] for runs in (candidates, references)]
+    absent = tuple(who.label for (who, _), one in zip((*candidates, *references), (*drawn[0], *drawn[1]), strict=True) if one is None)
+    kept = [tuple(one for one in some if one is not None) for some in drawn]
+    return Strip(panel=panel, candidates=kept[0], references=kept[1], missing=absent)
+
+
+def curve(panel: Panel, who: Identity, frame: pa.Table, view: View) -> Curve | None:
+    """A run's curve with the first of the panel's metrics that it has; None where it has none, or no such x axis."""
+    metric, found = _first(panel.metrics, frame)
+    if found is None:
+        return None
+    x = positions(frame, found.steps, view.x_axis)
+    if x is None:
+        return None
+    return Curve(
+        who=who,
+        metric=metric,
+        origin=str(found.origin),
+        caveat=found.caveat,
+        steps=found.steps,
+        x=x,
+        raw=found.values,
+        smooth=ema(found.steps, found.values, view.smoothing),
+        envelope=_envelope(frame, metric, found.steps),
+        stays=crossings(found.steps, found.values, view.threshold) if panel.ess else (),
+    )
+
+
+def positions(frame: pa.Table, steps: Steps, x_axis: XAxis) -> Floats | None:
+    """Where steps lie on an axis: samples and tokens are counted up to and with the step; None where the log has no such count."""
+    if x_axis is XAxis.STEP:
+        return steps.astype(np.float64)
+    per_step = {XAxis.SAMPLES: "sequences.count", XAxis.TOKENS: "tokens.count"}[x_axis]
+    _, counted = _first((per_step,), frame)
+    if counted is not None:
+        return np.interp(steps, counted.steps, np.nancumsum(counted.values))
+    _, logged = _first(("samples.count",), frame) if x_axis is XAxis.SAMPLES else ("", None)
+    return None if logged is None else np.interp(steps, logged.steps, np.maximum.accumulate(np.nan_to_num(logged.values)))
+
+
+def band(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Several seeds as x, low, median, high of their smoothed curves, on the union of their positions.
+
+    Between its own rows a seed is interpolated; outside them it says nothing.
+    """
+    x = np.unique(np.concatenate([one.x for one in curves]))
+    lines = np.full((len(curves), x.size), np.nan)
+    for row, one in enumerate(curves):
+        finite = np.isfinite(one.smooth)
+        if finite.any():
+            lines[row] = np.interp(x, one.x[finite], one.smooth[finite], left=np.nan, right=np.nan)
+    known = ~np.isnan(lines).all(axis=0)
+    x, lines = x[known], lines[:, known]
+    return x, np.nanmin(lines, axis=0), np.nanmedian(lines, axis=0), np.nanmax(lines, axis=0)
+
+
+Shown = Sequence[tuple[Identity, pa.Table]]
+
+
+def _first(metrics: Sequence[str], frame: pa.Table) -> tuple[str, Series | None]:
+    for metric in metrics:
+        found = series(frame, metric)
+        if found is not None and found.steps.size:
+            return metric, found
+    return "", None
+
+
+def _envelope(frame: pa.Table, metric: str, steps: Steps) -> tuple[Floats, Floats] | None:
+    sides: Mapping[str, Series | None] = {side: _first((f"{metric}.group_{side}",), frame)[1] for side in ("low", "high")}
+    low, high = sides["low"], sides["high"]
+    if low is None or high is None:
+        return None
+    return np.interp(steps, low.steps, low.values), np.interp(steps, high.steps, high.values)

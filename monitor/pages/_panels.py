@@ -1,0 +1,58 @@
+"""Which quantities the overlay shows, in which order, and what a log that lacks one shows in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One strip of the overlay."""
+
+    title: str
+    unit: str
+    metrics: tuple[str, ...]  # metric ids in the order of preference: a run is drawn with the first that it has
+    positive: bool = False  # a logarithmic axis makes sense
+    ess: bool = False  # carries the threshold, its crossings and a fixed range
+    level: float | None = None  # value where nothing is wrong, drawn as a line
+
+
+RATIOS = ("lag", "total", "discrepancy")
+
+
+def panels(ratio: str = "lag") -> tuple[Panel, ...]:
+    """The strips from top to bottom, with the ESS of the chosen ratio."""
+    return (
+        Panel(title="Reward", unit="mean over responses", metrics=("reward.mean",)),
+        Panel(title="Clip rate", unit="share of tokens", metrics=_of_any("clip_rate", "outside", "effective"), positive=True),
+        Panel(title="KL", unit="nats per token", metrics=_of_any("kl", "k3", "k2", "k1"), positive=True),
+        Panel(title="Entropy", unit="nats per token", metrics=("entropy.mean",)),
+        _ess(ratio, "token"),
+        _ess(ratio, "sequence"),
+        Panel(title="Mean ratio", unit="1 when log-probabilities are the sampler's", metrics=_of_any("ratio", "mean"), level=1.0),
+        Panel(title="Discrepancy", unit="|log ratio|, nats per token", metrics=("log_ratio.discrepancy.abs_mean",), positive=True),
+        Panel(title="Lag term", unit="|log ratio|, nats per token", metrics=("log_ratio.lag.abs_mean",), positive=True),
+        Panel(title="Discrepancy, signed", unit="mean log ratio, nats per token", metrics=("log_ratio.discrepancy.mean",), level=0.0),
+        Panel(title="Lag term, signed", unit="mean log ratio, nats per token", metrics=("log_ratio.lag.mean",), level=0.0),
+        Panel(title="Version lag", unit="optimizer steps, mean over tokens", metrics=("version_lag.mean", "version_lag.max")),
+    )
+
+
+def ratio_of(metric: str) -> str:
+    """The log ratio that a metric id is about; empty where it is about none."""
+    return next((part for part in metric.split(".") if part in RATIOS), "")
+
+
+def _of_any(quantity: str, *kinds: str) -> tuple[str, ...]:
+    return tuple(f"{quantity}.{ratio}.{kind}" for ratio in ("total", "lag", "discrepancy") for kind in kinds)
+
+
+def _ess(ratio: str, level: str) -> Panel:
+    """ESS of the chosen ratio; a run whose lag cannot be separated shows its total, and is labelled so."""
+    shown = (ratio, "total") if ratio != "total" else ("total",)
+    return Panel(
+        title=f"ESS, {level}",
+        unit=f"{ratio} ratio, share of {level}s that count",
+        metrics=tuple(f"ess.{each}.{level}" for each in shown),
+        ess=True,
+    )
