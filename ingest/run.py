@@ -24,6 +24,7 @@ class ProblemKind(StrEnum):
     LOST = "lost"  # rows that could not be read
     UNMAPPED = "unmapped"  # rows read, but no dialect knows their name
     SHADOWED = "shadowed"  # rows whose quantity another key of the same log already gives
+    PLACEHOLDER = "placeholder"  # rows that hold a number which stands for "no value"
     NOTE = "note"  # nothing lost; something the reader of the number should know
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest._bounds import check_sizes
+from ingest._bounds import check_columns, check_lists, check_rows
 from ingest._responses import flatten
-from ingest._token_columns import canonical, schema_problems, whole_rows
+from ingest._token_columns import IDS, canonical, schema_problems, whole_rows
 from ingest.errors import ReadError
 from ingest.run import ReadProblem
 from ingest.schema import TOKENS, TOKENS_REQUIRED
@@ -26,7 +26,7 @@ _REMEDY = "docs/token_log.md lists the columns; rename yours, or have the traine
 class Layout(StrEnum):
     """How a Parquet file lays tokens out."""
 
-    TOKEN_ROWS = "a row per token"
+    TOKEN_ROWS = "a row per token"  # noqa: S105 - a layout, not a secret
     RESPONSE_ROWS = "a row per response, list columns of equal length"
 
 
@@ -72,11 +72,15 @@ def open_piece(path: Path, names: Mapping[str, str] = _OWN_NAMES) -> tuple[Token
     columns = _arrow_schema(path, footer)
     rename = {name: names[name] for name in columns.names if name in names}
     _check_columns(path, columns.names, rename)
-    check_sizes(path, footer)
     kinds = {canonical_name: columns.field(name).type for name, canonical_name in rename.items()}
+    layout = Layout.RESPONSE_ROWS if any(_is_list(kind) for kind in kinds.values()) else Layout.TOKEN_ROWS
+    if layout is Layout.RESPONSE_ROWS and not _is_list(kinds["rollout_logprob"]):
+        found = f"lists in another column and {kinds['rollout_logprob']} here"
+        raise ReadError(f"{path}, column rollout_logprob", expected="lists, one value per token", found=found, remedy=_REMEDY)
+    _check_sizes(path, footer, layout, rename)
     piece = TokenPiece(
         path=path,
-        layout=Layout.RESPONSE_ROWS if _is_list(kinds["rollout_logprob"]) else Layout.TOKEN_ROWS,
+        layout=layout,
         rename=rename,
         row_groups=footer.num_row_groups,
         rows=footer.num_rows,
@@ -113,22 +117,37 @@ def read_row_group(
     Raises:
         ReadError: the row group is damaged, or a column cannot be cast to its type without loss of its integers.
     """
-    rename = {raw: name for raw, name in piece.rename.items() if columns is None or name in columns or name in TOKENS_REQUIRED}
     place = f"row group {index}"
     try:
-        with pq.ParquetFile(piece.path, metadata=_footer(piece.key)) as file:
-            table = file.read_row_group(index, columns=list(rename), use_threads=False)
-    except (pa.ArrowException, OSError) as broken:
+        return _as_tokens(_raw_columns(piece, index, columns), piece, place, columns)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise _damaged(f"{piece.path}, {place}", broken) from broken
-    table = table.rename_columns([rename[name] for name in table.column_names])
-    problems: list[ReadProblem] = []
+
+
+def _raw_columns(piece: TokenPiece, index: int, columns: frozenset[str] | None) -> pa.Table:
+    """The columns asked for, and those without which no row can be judged, under canonical names and as the file has them."""
+    rename = {raw: name for raw, name in piece.rename.items() if columns is None or name in columns or name in TOKENS_REQUIRED}
+    # Names of responses stay coded until they are hashed: one long name repeated a million times is a small file.
+    ids = [raw for raw, name in rename.items() if name in IDS]
+    with pq.ParquetFile(piece.path, metadata=_footer(piece.key), read_dictionary=ids) as file:
+        table = file.read_row_group(index, columns=list(rename), use_threads=False)
+    return table.rename_columns([rename[name] for name in table.column_names])
+
+
+def _as_tokens(
+    table: pa.Table,
+    piece: TokenPiece,
+    place: str,
+    columns: frozenset[str] | None,
+) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
+    uneven: list[ReadProblem] = []
     if piece.layout is Layout.RESPONSE_ROWS:
-        table, problems = flatten(table, str(piece.path), place)
+        table, uneven = flatten(table, str(piece.path), place)
     table, without_key = whole_rows(table, str(piece.path), place)
     if columns is not None:
         table = table.select([name for name in table.column_names if name in columns])
     table, changed = canonical(table, str(piece.path), place)
-    return table, (*problems, *without_key, *changed)
+    return table, (*uneven, *without_key, *changed)
 
 
 @lru_cache(maxsize=64)
@@ -136,14 +155,26 @@ def _footer(key: PieceKey) -> pq.FileMetaData:
     """Parse a footer once for all row groups of a file; a changed file has another key."""
     try:
         return pq.read_metadata(key[0])
-    except (pa.ArrowException, OSError) as broken:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise _damaged(key[0], broken) from broken
 
 
 def _arrow_schema(path: Path, footer: pq.FileMetaData) -> pa.Schema:
     try:
         return footer.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as broken:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
+        raise _damaged(str(path), broken) from broken
+
+
+def _check_sizes(path: Path, footer: pq.FileMetaData, layout: Layout, rename: Mapping[str, str]) -> None:
+    check_columns(path, footer.num_columns)
+    if layout is Layout.TOKEN_ROWS:
+        width = sum(TOKENS.field(name).type.bit_width for name in rename.values()) // 8
+        check_rows(path, [footer.row_group(index).num_rows for index in range(footer.num_row_groups)], width)
+        return
+    try:
+        check_lists(path, rename)
+    except ValueError as broken:
         raise _damaged(str(path), broken) from broken
 
 

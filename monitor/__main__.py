@@ -44,4 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
+        sys.stdout = None  # nothing is left to flush to
+        sys.exit(0)

@@ -1,7 +1,8 @@
 """The run store on disk: where uploads are kept, under which names, and how much of them.
 
-An upload is the set of files that came in together (the chart exports of the same runs, the parts of one token log). It is a folder named by
-the hash of its content, so that the same files twice are one upload; plain files inside, so that anyone can read, copy or delete them.
+An upload is the set of files that came in together (the chart exports of the same runs, the parts of one token log). It is a folder
+named by the hash of its content, so that the same files twice are one upload; plain files inside, so that anyone can read, copy or
+delete them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Upload:
         more = len(self.paths) - 1
         return self.paths[0].name + (f" and {more} more" if more else "")
 
+    @property
+    def files(self) -> Path:
+        """The folder the files lie in; a reader that names a run after its folder finds a name there, not a hash."""
+        return self.paths[0].parent
+
 
 def home() -> Path:
     """The data directory: `RATIOMETER_HOME`, or `.ratiometer` in the working directory."""
@@ -79,8 +85,8 @@ def uploads(root: Path | None = None) -> tuple[Upload, ...]:
     folder = _uploads(root)
     if not folder.is_dir():
         return ()
-    kept = [path for path in folder.iterdir() if UPLOAD_ID.fullmatch(path.name) and any(path.iterdir())]
-    return tuple(_upload(path) for path in sorted(kept, key=lambda path: (path.stat().st_mtime_ns, path.name)))
+    found = [_upload(path) for path in folder.iterdir() if UPLOAD_ID.fullmatch(path.name) and any(path.glob("*/*"))]
+    return tuple(sorted(found, key=lambda upload: (upload.folder.stat().st_mtime_ns, upload.id)))
 
 
 def remove(upload_id: str, root: Path | None = None) -> None:
@@ -99,7 +105,7 @@ def _uploads(root: Path | None) -> Path:
 
 
 def _upload(folder: Path) -> Upload:
-    paths = tuple(sorted(path for path in folder.iterdir() if path.is_file()))
+    paths = tuple(sorted(path for path in folder.glob("*/*") if path.is_file()))
     return Upload(id=folder.name, folder=folder, paths=paths, size=sum(path.stat().st_size for path in paths))
 
 
@@ -146,9 +152,11 @@ def _write(named: Mapping[str, bytes], folder: Path, digest: str) -> None:
     """Write beside, flush to disk, then rename the whole folder: a reader sees all files of an upload or none."""
     folder.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".incoming-", dir=folder))
+    inside = beside / min(named).partition(".")[0]
     try:
+        inside.mkdir()
         for name, content in named.items():
-            with (beside / name).open("wb") as file:
+            with (inside / name).open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from ingest import schema
 from ingest.discover import discover
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted(path for top in ("ingest", "monitor", "sample_runs") for path in (ROOT / top).rglob("*.py")) + [ROOT / "app.py"]
+SOURCES = [*sorted(path for top in ("ingest", "monitor", "sample_runs") for path in (ROOT / top).rglob("*.py")), ROOT / "app.py"]
 REGISTRIES = {
     "ingest.readers": "READER",
     "ingest.dialects": "DIALECT",

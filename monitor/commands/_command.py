@@ -6,8 +6,8 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from ingest.errors import ReadError
 from ingest.load import load
-from ingest.run import ProblemKind, Run
-from monitor.metrics.frame import metric_frame
+from ingest.run import ProblemKind, ReadProblem, Run
+from monitor.metrics.frame import metric_frame_with_problems
 
 Document = dict[str, Any]
+Framed = tuple[Run, pa.Table]
 OK, FOUND, UNREADABLE = 0, 1, 2  # exit codes: nothing found, something found, cannot be read
 
 
@@ -43,14 +44,19 @@ def read(path: Path) -> tuple[Run, ...]:
     return load(path)
 
 
-def frame_of(run: Run) -> pa.Table:
-    """The metric frame of a run; progress goes to standard error where somebody is watching it."""
-    watched = sys.stderr.isatty()
+def framed(path: Path) -> tuple[Framed, ...]:
+    """The runs at `path` with their metric frames; problems met while the tokens were read join the run's own."""
+    return tuple(_framed(run) for run in read(path))
+
+
+def _framed(run: Run) -> Framed:
+    """One run; progress goes to standard error where somebody is watching it."""
 
     def progress(done: int, total: int) -> None:
-        sys.stderr.write(f"\r{run.name}: {done} of {total} pieces" + ("\n" if done == total else ""))
+        sys.stderr.write(f"\r{run.name}: {done} of {total} row groups" + ("\n" if done == total else ""))
 
-    return metric_frame(run, progress=progress if watched else None)
+    frame, problems = metric_frame_with_problems(run, progress=progress if sys.stderr.isatty() else None)
+    return replace(run, problems=(*run.problems, *problems)), frame
 
 
 def problems_of(run: Run) -> list[Document]:
@@ -61,11 +67,20 @@ def problems_of(run: Run) -> list[Document]:
     ]
 
 
-def problem_lines(runs: tuple[Run, ...]) -> list[str]:
-    """The same for a terminal, what was lost first."""
+def problem_lines(runs: Iterable[Run]) -> list[str]:
+    """The same for a terminal: what was lost first, and one line for what several runs share."""
+    alike: dict[tuple[ProblemKind, str, str], list[ReadProblem]] = {}
+    for each in (problem for run in runs for problem in run.problems):
+        alike.setdefault((each.kind, each.place, each.what), []).append(each)
     order = list(ProblemKind)
-    found = sorted((each for run in runs for each in run.problems), key=lambda each: order.index(each.kind))
-    return [f"  {each.kind}: {each.path} {each.place}: {each.what}" + (f" ({each.rows} rows)" if each.rows else "") for each in found]
+    lines = [_problem_line(same) for _, same in sorted(alike.items(), key=lambda item: order.index(item[0][0]))]
+    return ["Read problems:", *lines] if lines else []
+
+
+def _problem_line(same: list[ReadProblem]) -> str:
+    first, rows = same[0], sum(each.rows for each in same)
+    where = first.path if len(same) == 1 else f"{len(same)} runs"
+    return f"  {first.kind}: {where} {first.place}: {first.what}" + (f" ({rows} rows)" if rows else "")
 
 
 def number(value: float | None) -> float | None:

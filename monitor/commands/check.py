@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError
 from ingest.run import Run
-from monitor.commands._command import FOUND, OK, Command, Document, frame_of, number, problem_lines, problems_of, read
+from monitor.commands._command import FOUND, OK, Command, Document, framed, number, problem_lines, problems_of
 from monitor.compare.flags import DEFAULT_RULES, Flagged, NotTold, Rule, flags
 from monitor.metrics.crossings import Crossing
 
@@ -25,9 +25,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
     rules = [Rule.parse(text) for text in given.rule or DEFAULT_RULES]
-    runs = read(given.path)
-    frames = [frame_of(run) for run in runs]
-    answers = [(run, flags(frame, rule)) for run, frame in zip(runs, frames, strict=True) for rule in rules]
+    read = framed(given.path)
+    runs = tuple(run for run, _ in read)
+    answers = [(run, flags(frame, rule)) for run, frame in read for rule in rules]
     told = [answer for answer in answers if isinstance(answer[1], Flagged)]
     if not told:
         reasons = sorted({each.reason for _, each in answers if isinstance(each, NotTold)})
@@ -74,8 +74,7 @@ def _skipped(run: Run, found: NotTold) -> Document:
 
 def _text(answers: list[Answer], runs: tuple[Run, ...]) -> str:
     lines = [line for run, each in answers for line in _lines(run, each)]
-    problems = problem_lines(runs)
-    return "\n".join([*lines, *(["Read problems:", *problems] if problems else [])])
+    return "\n".join([*lines, *problem_lines(runs)])
 
 
 def _lines(run: Run, found: Flagged | NotTold) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError
 from ingest.run import Role, Run
-from monitor.commands._command import FOUND, OK, Command, Document, frame_of, number, problem_lines, problems_of, read
+from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of
 from monitor.compare.headline import COMPARED, PARITY, Comparison, Headline, headline
 
 
@@ -24,26 +24,26 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    seeds = tuple(run for path in given.reference for run in _references(read(path)))
-    references = {run.name: frame_of(run) for run in seeds}
-    runs = read(given.candidate)
-    told = [headline(frame_of(run), references, name=run.name) for run in runs]
+    seeds = tuple(pair for path in given.reference for pair in _references(framed(path)))
+    references = {run.name: frame for run, frame in seeds}
+    candidates = framed(given.candidate)
+    runs = tuple(run for run, _ in (*seeds, *candidates))
+    told = [headline(frame, references, name=run.name) for run, frame in candidates]
     found = [each.comparison for each in told if each.comparison and each.comparison.parities]
     if not found:
         raise NothingCompared("; ".join(each.text for each in told))
     document = {
         "references": list(references),
         "candidates": [_document(each) for each in told],
-        "problems": [each for run in (*seeds, *runs) for each in problems_of(run)],
+        "problems": [each for run in runs for each in problems_of(run)],
     }
     left = any(each.divergences for each in found)
-    return (FOUND if left else OK), document, _text(told, (*seeds, *runs))
+    return (FOUND if left else OK), document, _text(told, runs)
 
 
-def _references(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+def _references(read: tuple[Framed, ...]) -> tuple[Framed, ...]:
     """In a folder of many runs those that call themselves the reference, if any does."""
-    marked = tuple(run for run in runs if run.role is Role.REFERENCE)
-    return marked or runs
+    return tuple(pair for pair in read if pair[0].role is Role.REFERENCE) or read
 
 
 def _document(told: Headline) -> Document:
@@ -55,6 +55,7 @@ def _document(told: Headline) -> Document:
         "headline": told.text,
         "parity": {"overall": number(found.overall_parity), "threshold": PARITY, "at_parity": found.overall_parity <= PARITY},
         "noise": found.noise_basis,
+        "excess_at_first": found.excess_at_first,
         "excess": found.excess,
         "metrics": _metrics(found),
         "not_compared": found.not_compared,
@@ -82,8 +83,7 @@ def _text(told: list[Headline], runs: tuple[Run, ...]) -> str:
         lines.append(each.text)
         if each.comparison:
             lines += _table(each.comparison)
-    problems = problem_lines(runs)
-    return "\n".join([*lines, *(["Read problems:", *problems] if problems else [])])
+    return "\n".join([*lines, *problem_lines(runs)])
 
 
 def _table(found: Comparison) -> list[str]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ingest.run import Run
-from monitor.commands._command import OK, Command, Document, frame_of, number, problem_lines, problems_of, read
+from monitor.commands._command import OK, Command, Document, Framed, framed, number, problem_lines, problems_of
 from monitor.metrics.series import series
 
 # What the text form shows of a run; the JSON form has every row.
@@ -35,11 +34,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    runs = read(given.path)
-    frames = [frame_of(run) for run in runs]
-    rows = [row for run, frame in zip(runs, frames, strict=True) for row in rows_of(run.name, frame)]
-    document = {"metrics": rows, "problems": [each for run in runs for each in problems_of(run)]}
-    return OK, document, _text(runs, frames)
+    read = framed(given.path)
+    rows = [row for run, frame in read for row in rows_of(run.name, frame)]
+    document = {"metrics": rows, "problems": [each for run, _ in read for each in problems_of(run)]}
+    return OK, document, _text(read)
 
 
 def rows_of(name: str, frame: pa.Table) -> list[Document]:
@@ -55,13 +53,12 @@ def _row(name: str, row: Document) -> Document:
     return written
 
 
-def _text(runs: tuple[Run, ...], frames: list[pa.Table]) -> str:
+def _text(read: tuple[Framed, ...]) -> str:
     lines: list[str] = []
-    for run, frame in zip(runs, frames, strict=True):
+    for run, frame in read:
         lines.append(f"{run.name} ({run.path}; {run.dialect or 'tokens only'})")
         lines += [_line(metric, frame) for metric in SHOWN if series(frame, metric).steps.size]
-    problems = problem_lines(runs)
-    return "\n".join([*lines, *(["Read problems:", *problems] if problems else [])])
+    return "\n".join([*lines, *problem_lines(run for run, _ in read)])
 
 
 def _line(metric: str, frame: pa.Table) -> str:

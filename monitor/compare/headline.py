@@ -29,6 +29,7 @@ COMPARED = {
 }
 _TERMS = ("log_ratio.discrepancy.abs_mean", "log_ratio.lag.abs_mean")
 _FEW = 3  # as many metrics as one sentence bears
+_FIRST_STEPS = 5  # over which the cause of a divergence is read: the memory of the smoothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,8 @@ class Comparison:
     divergences: tuple[Divergence, ...]  # in the order of their first step
     parities: tuple[Parity, ...]
     not_compared: dict[str, str]  # metric -> why
-    excess: dict[str, float]  # term -> mean |log ratio| of the candidate over the reference's, in nats, from the first divergence on
+    excess_at_first: dict[str, float]  # term -> nats of mean |log ratio| over the reference's, in the first steps of the divergence
+    excess: dict[str, float]  # the same from there to the end of the log; both empty where the split or a divergence is missing
     flagged: tuple[Flagged, ...]
     noise_basis: str
 
@@ -93,7 +95,7 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
             continue
         against = reference(seeds, own.steps)
         basis = against.basis
-        left = first_divergence(metric, own.steps, deviation(own, against))
+        left = first_divergence(metric, deviation(own, against))
         divergences += [left] if left else []
         parities.append(parity(metric, own, seeds))
     ordered = tuple(sorted(divergences, key=lambda each: each.step))
@@ -103,7 +105,8 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
         divergences=ordered,
         parities=tuple(parities),
         not_compared=not_compared,
-        excess=_excess(candidate, references, ordered),
+        excess_at_first=_excess(candidate, references, ordered, _FIRST_STEPS),
+        excess=_excess(candidate, references, ordered, None),
         flagged=_default_flags(candidate),
         noise_basis=basis,
     )
@@ -120,17 +123,14 @@ def _why_not(own: Series, seeds: Sequence[Series]) -> str:
     return "" if any(np.isfinite(on_steps(seed, own.steps)).any() for seed in seeds) else "no step in common"
 
 
-def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Divergence, ...]) -> dict[str, float]:
-    """How much each term of the split exceeds the reference's, from the first divergence to the end of the log."""
-    if not left:
-        return {}
+def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Divergence, ...], rows: int | None) -> dict[str, float]:
+    """How much each term of the split exceeds the reference's over the first `rows` steps of the first divergence (None: to the end)."""
     found: dict[str, float] = {}
-    for metric in _TERMS:
+    for metric in _TERMS if left else ():
         own, seeds = series(candidate, metric), [series(frame, metric) for frame in references.values()]
         if _why_not(own, seeds):
             return {}
-        late = own.steps >= left[0].step
-        gap = own.values[late] - reference(seeds, own.steps).centre[late]
+        gap = (own.values - reference(seeds, own.steps).centre)[own.steps >= left[0].step][:rows]
         finite = gap[np.isfinite(gap)]
         if not finite.size:
             return {}
@@ -156,13 +156,20 @@ def _left(found: Comparison) -> str:
 def _term(found: Comparison) -> str:
     if not found.divergences:
         return ""
-    if not found.excess:
+    if not found.excess_at_first:
         return "; which term did it cannot be told from this log: record same_weights_logprob"
-    total = sum(max(value, 0.0) for value in found.excess.values())
-    if total == 0:
-        return "; neither term of the split exceeds the reference's"
-    term, value = max(found.excess.items(), key=lambda each: each[1])
-    return f"; the {term} term carries {100 * max(value, 0.0) / total:.0f} % of the excess |log ratio|"
+    first, whole = _shares(found.excess_at_first), _shares(found.excess)
+    if not first:
+        return "; neither term of the split exceeds the reference's there"
+    term = max(first, key=lambda name: first[name])
+    rest = f", over the whole run {100 * whole[term]:.0f} %" if whole else ""
+    return f"; the {term} term carries {100 * first[term]:.0f} % of the excess |log ratio| over its first {_FIRST_STEPS} steps{rest}"
+
+
+def _shares(excess: dict[str, float]) -> dict[str, float]:
+    """Share of each term in what exceeds the reference; empty where nothing does."""
+    total = sum(max(value, 0.0) for value in excess.values())
+    return {term: max(value, 0.0) / total for term, value in excess.items()} if total > 0 else {}
 
 
 def _default_flags(frame: pa.Table) -> tuple[Flagged, ...]:

@@ -43,7 +43,8 @@ def on_steps(found: Series, steps: Steps, values: Floats | None = None) -> Float
     finite = np.isfinite(own)
     if not finite.any():
         return np.full(steps.shape, np.nan)
-    return np.interp(steps, found.steps[finite], own[finite], left=np.nan, right=np.nan)
+    laid: Floats = np.interp(steps, found.steps[finite], own[finite], left=np.nan, right=np.nan)
+    return laid
 
 
 def reference(seeds: Sequence[Series], steps: Steps) -> Reference:
@@ -73,4 +74,5 @@ def _rolling_mean(values: Floats) -> Floats:
     finite = np.isfinite(values)
     total = np.convolve(np.where(finite, values, 0.0), window)[NOISE_WINDOW : NOISE_WINDOW + values.size]
     count = np.convolve(finite.astype(float), window)[NOISE_WINDOW : NOISE_WINDOW + values.size]
-    return np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0)
+    mean: Floats = np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0)
+    return mean

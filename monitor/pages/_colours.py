@@ -25,67 +25,82 @@ class Hue:
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """What a figure is drawn with; backgrounds stay transparent."""
+    """What a figure is drawn with."""
 
     dark: bool
     ink: str
     muted: str
     grid: str
-    paper: str  # behind hover labels
+    page: str  # the page's background, as in .streamlit/config.toml; on a transparent one plotly takes white for granted
+    card: str  # behind hover labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """How a run is told from the others."""
 
+    id: str  # the run's
     label: str  # as the run calls itself; escape it where it is shown
     hue: Hue
     symbol: str  # plotly marker symbol; triangles are kept for crossings
 
 
-LIGHT = Theme(dark=False, ink="#1B1F24", muted="#5F6975", grid="#E6E9ED", paper="#FFFFFF")
-DARK = Theme(dark=True, ink="#E6EAEE", muted="#97A3AF", grid="#28303A", paper="#1B2128")
+LIGHT = Theme(dark=False, ink="#1B1F24", muted="#5F6975", grid="#E6E9ED", page="#FFFFFF", card="#FFFFFF")
+DARK = Theme(dark=True, ink="#E6EAEE", muted="#97A3AF", grid="#28303A", page="#12161B", card="#1B2128")
 
 REFERENCE = Hue(light="#0072B2", dark="#56B4E9")
 BROKEN = Hue(light="#D0451B", dark="#FF7043")
 FIXED = Hue(light="#00875F", dark="#2FC497")
 PARTLY = Hue(light="#B77E00", dark="#F0B429")
+SEEDS = Hue(light="#4A55A2", dark="#9FA8F5")
 OTHERS = (
-    (PARTLY, "square"),
     (Hue(light="#8E4FA8", dark="#C792EA"), "diamond"),
     (Hue(light="#3F6C73", dark="#7FB9C2"), "pentagon"),
     (Hue(light="#7A5C3E", dark="#C9A57B"), "hexagon"),
     (Hue(light="#B0558A", dark="#F29ACB"), "star"),
-    (Hue(light="#4A55A2", dark="#9FA8F5"), "cross"),
+    (Hue(light="#76751A", dark="#C9C44B"), "cross"),
     (Hue(light="#6B7280", dark="#AEB6C1"), "bowtie"),
+    (Hue(light="#0A8FA0", dark="#4DD0E1"), "hourglass"),
+    (Hue(light="#30363D", dark="#DDE3E9"), "hexagram"),
+    (Hue(light="#9C6B98", dark="#CFA6CC"), "asterisk"),
 )
 # The picture people have in mind: reference blue, broken red, fixed green. Only our own sample runs have a colour by name.
-NAMED = {"v1_broken": (BROKEN, "x"), "v1_fixed": (FIXED, "circle"), "v1_processed_logprobs": (PARTLY, "square")}
+NAMED = {
+    "v1_broken": (BROKEN, "x"),
+    "v1_processed_logprobs": (PARTLY, "square"),
+    "v1_fixed": (FIXED, "circle"),
+    "v0_reference_seed0": (SEEDS, "diamond-tall"),
+    "v0_reference_seed1": (SEEDS, "diamond-wide"),
+    "v0_reference_seed2": (SEEDS, "pentagon"),
+}
 
 
-def identities(runs: Iterable[tuple[str, str]]) -> dict[str, Identity]:
-    """Identity of each run (id, name), in the order they became known: a run that comes later never changes an earlier one's.
+def identities(runs: Iterable[tuple[str, str, bool]]) -> dict[str, Identity]:
+    """Identity of each run (id, name, whether it is one of our samples), in the order they became known.
 
-    With more runs than colours, colours are shared and labels alone tell them apart.
+    A run that comes later never changes an earlier one's.
+
+    With more runs than colours, colours come again with another mark.
     """
     chosen: dict[str, Identity] = {}
-    taken: set[int] = set()
-    for run_id, name in runs:
-        if name in NAMED:
+    taken: list[int] = []
+    for run_id, name, sample in runs:
+        if sample and name in NAMED:
             hue, symbol = NAMED[name]
         else:
-            slot = _slot(name, taken)
-            taken.add(slot)
-            hue, symbol = OTHERS[slot]
-        chosen[run_id] = Identity(label=name, hue=hue, symbol=symbol)
+            hue, symbol = _next(name, taken)
+        chosen[run_id] = Identity(id=run_id, label=name, hue=hue, symbol=symbol)
     return chosen
 
 
-def _slot(name: str, taken: set[int]) -> int:
-    """The name's own place in the palette, or the next free one."""
-    first = zlib.crc32(name.encode()) % len(OTHERS)
-    free = ((first + offset) % len(OTHERS) for offset in range(len(OTHERS)))
-    return next((slot for slot in free if slot not in taken), first)
+def _next(name: str, taken: list[int]) -> tuple[Hue, str]:
+    """The name's own place in the palette, or the next free one of this round; each round moves the marks on by one colour."""
+    size = len(OTHERS)
+    turn, first = len(taken) // size, zlib.crc32(name.encode()) % size
+    used = taken[turn * size :]
+    slot = next(place % size for place in range(first, first + size) if place % size not in used)
+    taken.append(slot)
+    return OTHERS[slot][0], OTHERS[(slot + turn) % size][1]
 
 
 def faint(colour: str, opacity: float) -> str:

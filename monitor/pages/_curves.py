@@ -6,14 +6,15 @@ Everything here is computed on all rows; thinning comes last, in `_charts.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from monitor.metrics.crossings import Crossing, crossings
+from monitor.compare.flags import Flagged, Rule, flags
+from monitor.metrics.crossings import Crossing
 from monitor.metrics.series import Series, series
 from monitor.metrics.smoothing import ema
 from monitor.pages._colours import Identity
@@ -39,11 +40,13 @@ class View:
     smoothing: float = 0.0  # weight of the moving average per step
     threshold: float = 0.5
     log_y: bool = False
+    first_step: int | None = None  # the part of the runs that is drawn; None where it has no end
+    last_step: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
-    """One run in one panel; all arrays have shape (n,)."""
+    """One run in one panel; all arrays have shape (n,), so that two curves are compared by identity."""
 
     who: Identity
     metric: str  # the id that the run really shows
@@ -61,16 +64,33 @@ class Curve:
         """Values that cannot be drawn."""
         return int((~np.isfinite(self.raw)).sum())
 
+    def stands_in(self, panel: Panel) -> bool:
+        """Whether an ESS strip shows this run's total, because the ratio asked for cannot be separated."""
+        return panel.ess and self.metric != panel.metrics[0]
+
+    def within(self, view: View) -> Curve:
+        """The part that is drawn; stays are those of the whole run."""
+        first = -np.inf if view.first_step is None else view.first_step
+        last = np.inf if view.last_step is None else view.last_step
+        kept = (self.steps >= first) & (self.steps <= last)
+        envelope = None if self.envelope is None else (self.envelope[0][kept], self.envelope[1][kept])
+        arrays = {name: getattr(self, name)[kept] for name in ("steps", "x", "raw", "smooth")}
+        return replace(self, envelope=envelope, **arrays)
+
+    def reaches(self, from_step: int, to_step: int) -> bool:
+        """Whether any row that is drawn lies between two steps, both included."""
+        return bool(((self.steps >= from_step) & (self.steps <= to_step)).any())
+
     def x_of(self, step: int) -> float:
-        """Position of a step that the curve has."""
-        return float(self.x[np.searchsorted(self.steps, step)])
+        """Position of a step that the curve has; of the nearest drawn one where the step lies outside."""
+        return float(self.x[min(int(np.searchsorted(self.steps, step)), self.x.size - 1)])
 
     def raw_at(self, step: int) -> float:
         """Unsmoothed value at a step that the curve has."""
         return float(self.raw[np.searchsorted(self.steps, step)])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Strip:
     """One panel with its curves."""
 
@@ -83,6 +103,13 @@ class Strip:
     def curves(self) -> tuple[Curve, ...]:
         """References first."""
         return self.references + self.candidates
+
+    def within(self, view: View) -> Strip:
+        """The part of every curve that is drawn; a curve of which nothing is left is not drawn."""
+        cut = [
+            tuple(one for one in (curve.within(view) for curve in some) if one.steps.size) for some in (self.candidates, self.references)
+        ]
+        return replace(self, candidates=cut[0], references=cut[1])
 
 
 def strip(panel: Panel, candidates: Shown, references: Shown, view: View) -> Strip:
@@ -111,7 +138,7 @@ def curve(panel: Panel, who: Identity, frame: pa.Table, view: View) -> Curve | N
         raw=found.values,
         smooth=ema(found.steps, found.values, view.smoothing),
         envelope=_envelope(frame, metric, found.steps),
-        stays=crossings(found.steps, found.values, view.threshold) if panel.ess else (),
+        stays=_stays(panel, frame, view) if panel.ess else (),
     )
 
 
@@ -149,9 +176,15 @@ Shown = Sequence[tuple[Identity, pa.Table]]
 def _first(metrics: Sequence[str], frame: pa.Table) -> tuple[str, Series | None]:
     for metric in metrics:
         found = series(frame, metric)
-        if found is not None and found.steps.size:
+        if found.steps.size:
             return metric, found
     return "", None
+
+
+def _stays(panel: Panel, frame: pa.Table, view: View) -> tuple[Crossing, ...]:
+    """Asked of `compare.flags`, so that the page and the command line flag the same steps."""
+    answer = flags(frame, Rule(metric=panel.metrics[0], comparison="<", threshold=view.threshold))
+    return answer.crossings if isinstance(answer, Flagged) else ()
 
 
 def _envelope(frame: pa.Table, metric: str, steps: Steps) -> tuple[Floats, Floats] | None:

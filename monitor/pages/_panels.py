@@ -14,6 +14,7 @@ class Panel:
     metrics: tuple[str, ...]  # metric ids in the order of preference: a run is drawn with the first that it has
     positive: bool = False  # a logarithmic axis makes sense
     ess: bool = False  # carries the threshold, its crossings and a fixed range
+    digits: int = 3  # significant digits that tell
     level: float | None = None  # value where nothing is wrong, drawn as a line
 
 
@@ -29,11 +30,11 @@ def panels(ratio: str = "lag") -> tuple[Panel, ...]:
         Panel(title="Entropy", unit="nats per token", metrics=("entropy.mean",)),
         _ess(ratio, "token"),
         _ess(ratio, "sequence"),
-        Panel(title="Mean ratio", unit="1 when log-probabilities are the sampler's", metrics=_of_any("ratio", "mean"), level=1.0),
+        Panel(title="Mean ratio", unit="1 when log-probabilities are the sampler's", metrics=_of_any("ratio", "mean"), level=1.0, digits=5),
         Panel(title="Discrepancy", unit="|log ratio|, nats per token", metrics=("log_ratio.discrepancy.abs_mean",), positive=True),
         Panel(title="Lag term", unit="|log ratio|, nats per token", metrics=("log_ratio.lag.abs_mean",), positive=True),
-        Panel(title="Discrepancy, signed", unit="mean log ratio, nats per token", metrics=("log_ratio.discrepancy.mean",), level=0.0),
-        Panel(title="Lag term, signed", unit="mean log ratio, nats per token", metrics=("log_ratio.lag.mean",), level=0.0),
+        Panel(title="Discrepancy (signed)", unit="mean log ratio, nats per token", metrics=("log_ratio.discrepancy.mean",), level=0.0),
+        Panel(title="Lag term (signed)", unit="mean log ratio, nats per token", metrics=("log_ratio.lag.mean",), level=0.0),
         Panel(title="Version lag", unit="optimizer steps, mean over tokens", metrics=("version_lag.mean", "version_lag.max")),
     )
 
@@ -51,7 +52,7 @@ def _ess(ratio: str, level: str) -> Panel:
     """ESS of the chosen ratio; a run whose lag cannot be separated shows its total, and is labelled so."""
     shown = (ratio, "total") if ratio != "total" else ("total",)
     return Panel(
-        title=f"ESS, {level}",
+        title=f"ESS ({level})",
         unit=f"{ratio} ratio, share of {level}s that count",
         metrics=tuple(f"ess.{each}.{level}" for each in shown),
         ess=True,

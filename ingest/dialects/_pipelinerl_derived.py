@@ -1,0 +1,104 @@
+"""What a PipelineRL log says only in several keys together: lag in optimizer steps, the ESS of older logs, the mean log ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.dialect import Derived
+from ingest.run import Config, ProblemKind, RawLog, ReadProblem
+from ingest.schema import SCALARS
+
+_ESS_KEYS = ("rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum", "rl/num_output_tokens_sum")
+_ESS_CAVEAT = "derived: sum² / (tokens · sum of squares) over the tokens of the step, as later versions log rl/ess"
+_LAG, _SAMPLES = "stats/lag", "stats/samples"
+_NO_CONVERSION = (
+    "counted in samples; converting it to optimizer steps takes the samples per optimizer step: "
+    "set trainer.samples_per_step, or log stats/samples beside it"
+)
+
+
+def derive(raw: RawLog, config: Config, *, ess_caveat: str) -> Derived:
+    """Compute what can be from the keys that are there; keys are joined by step, the last value of a repeated step counts.
+
+    Args:
+        raw: the log.
+        config: settings under our names.
+        ess_caveat: what the loss of this run does to the ratio before it is summed; "" for nothing.
+    """
+    logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", _LAG, _SAMPLES)}
+    tables, problems = [], []
+    if not logged["rl/ess"]:
+        caveat = "; ".join(part for part in (_ESS_CAVEAT, ess_caveat) if part)
+        tables.append(_joined("ess.total.token", _ESS_KEYS, logged, _ess, caveat))
+    caveat = "derived: mean over sequences of per-sequence token means"
+    tables.append(_joined("log_ratio.total.mean", ("rl/new_logprobs", "rl/old_logprobs"), logged, lambda new, old: new - old, caveat))
+    if logged[_LAG]:
+        samples, source = samples_per_step(config, logged[_SAMPLES])
+        if samples:
+            caveat = f"derived: samples divided by {samples:g} samples per optimizer step ({source}); of the oldest response at its start"
+            tables.append(_joined("version_lag.max", (_LAG,), logged, lambda lag: lag / samples, caveat))
+        else:
+            problems.append(ReadProblem(path=raw.path, place=f"key {_LAG}", what=_NO_CONVERSION, kind=ProblemKind.NOTE))
+    return Derived(scalars=pa.concat_tables([SCALARS.empty_table(), *tables]), problems=tuple(problems))
+
+
+def samples_per_step(config: Config, samples: Mapping[int, float]) -> tuple[float, str]:
+    """How many samples an optimizer step consumes, and where that is known from; 0 where it is not.
+
+    Args:
+        config: settings under our names.
+        samples: completed step -> samples consumed so far.
+    """
+    if _positive(config.get("trainer.samples_per_step")):
+        return float(config["trainer.samples_per_step"]), "trainer.samples_per_step"
+    batch, passes = config.get("finetune.train_batch_size"), config.get("finetune.gradient_accumulation_passes")
+    if _positive(batch) and _positive(passes):
+        return float(batch or 0) * float(passes or 0), "finetune.train_batch_size × finetune.gradient_accumulation_passes"
+    samples = {step: count for step, count in samples.items() if np.isfinite(count)}
+    steps = np.array(sorted(samples), np.float64)
+    if steps.size > 1:
+        rates = np.diff([samples[int(step)] for step in steps]) / np.diff(steps)
+        rates = rates[rates > 0]  # a resumed run may fall back
+        if rates.size:
+            return float(np.median(rates)), "median growth of stats/samples"
+    return 0.0, ""
+
+
+def _positive(value: str | float | None) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _by_step(scalars: pa.Table, key: str) -> dict[int, float]:
+    rows = scalars.filter(pc.equal(scalars.column("key"), key))
+    return dict(zip(rows.column("step").to_pylist(), rows.column("value").to_pylist(), strict=True))
+
+
+def _ess(total: float, squared: float, tokens: float) -> float:
+    return total * total / (squared * tokens) if squared * tokens else float("nan")
+
+
+def _joined(
+    quantity: str,
+    keys: tuple[str, ...],
+    logged: Mapping[str, Mapping[int, float]],
+    formula: Callable[..., float],
+    caveat: str,
+) -> pa.Table:
+    """One quantity at every step that has all the keys, as SCALARS."""
+    steps = sorted(set.intersection(*(set(logged[key]) for key in keys)))
+    rows = [
+        {
+            "step": step,
+            "quantity": quantity,
+            "value": formula(*(logged[key][step] for key in keys)),
+            "source_key": ", ".join(keys),
+            "caveat": caveat,
+            "wall_time": None,
+        }
+        for step in steps
+    ]
+    return pa.Table.from_pylist(rows, schema=SCALARS)

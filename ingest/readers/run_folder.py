@@ -1,0 +1,106 @@
+"""One run's folder: run.toml (what it is), steps.jsonl (the step log), tokens.parquet or tokens/ (the token log), or some of these."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ingest.errors import ReadError
+from ingest.reader import Reader
+from ingest.readers import jsonl, parquet_tokens
+from ingest.readers._files import is_inside
+from ingest.run import Config, ProblemKind, RawLog, ReadProblem
+
+DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER = "run.toml", "steps.jsonl", "tokens.parquet", "tokens"
+_PARTS = (DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER)
+_MAX_DESCRIPTION_BYTES = 2**20  # settings of one run; the largest public wandb configuration has 20,000 keys
+_MAX_DEPTH = 20
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds the log of one run."""
+    return any((folder / name).exists() for name in _PARTS)
+
+
+def _objection(path: Path) -> str | None:
+    if not path.is_dir():
+        return "it is not a folder"
+    return None if is_run(path) else f"the folder has none of {', '.join(_PARTS)}"
+
+
+def _read(path: Path) -> tuple[RawLog, ...]:
+    present = [name for name in _PARTS if (path / name).exists() and is_inside(path / name, path)]
+    outside = [name for name in _PARTS if (path / name).exists() and name not in present]
+    config = _description(path / DESCRIPTION) if DESCRIPTION in present else {}
+    steps = _part(path / STEPS, jsonl.READER) if STEPS in present else None
+    tokens = _tokens(path, present)
+    said = [problem for log in (steps, tokens) if log is not None for problem in log.problems]
+    log = RawLog(
+        name=str(config.get("name", "")) or path.resolve().name,
+        path=str(path),
+        container=READER.id,
+        tokens=tokens.tokens if tokens else None,
+        config=config,
+        problems=(*said, *_notes(path, present, outside)),
+    )
+    if steps is None:
+        return (log,)
+    return (RawLog(**{**vars(log), "scalars": steps.scalars}),)
+
+
+def _part(path: Path, reader: Reader) -> RawLog:
+    """Read a part of the folder with its own reader.
+
+    Raises:
+        ReadError: the part is not what its name says.
+    """
+    if objection := reader.objection(path):
+        raise ReadError(str(path), expected=reader.title, found=f"something else: {objection}", remedy="Write it again or remove it.")
+    return reader.read(path)[0]
+
+
+def _tokens(path: Path, present: list[str]) -> RawLog | None:
+    if TOKENS_FILE in present:
+        return _part(path / TOKENS_FILE, parquet_tokens.READER)
+    if TOKENS_FOLDER in present and parquet_tokens.READER.objection(path / TOKENS_FOLDER) is None:
+        return _part(path / TOKENS_FOLDER, parquet_tokens.READER)
+    return None  # a folder without parts is a run whose first step is not closed yet
+
+
+def _notes(path: Path, present: list[str], outside: list[str]) -> Iterator[ReadProblem]:
+    if outside:
+        what = "links lead out of the folder and are not followed"
+        yield ReadProblem(path=str(path), place=", ".join(outside), what=what, kind=ProblemKind.NOTE)
+    if TOKENS_FILE in present and TOKENS_FOLDER in present:
+        what = "beside tokens.parquet (was compacting cut short?); not read, so that no token counts twice"
+        yield ReadProblem(path=str(path), place=TOKENS_FOLDER, what=what, kind=ProblemKind.NOTE)
+
+
+def _description(path: Path) -> Config:
+    """Read run.toml as flat dotted keys.
+
+    Raises:
+        ReadError: it is not TOML.
+    """
+    try:
+        if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
+            raise ReadError(str(path), expected="a description under 1 MiB", found="a larger file", remedy="Keep data out of run.toml.")
+        return dict(_flat(tomllib.loads(path.read_text(encoding="utf-8")), ""))
+    except (ValueError, RecursionError) as broken:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        raise ReadError(str(path), expected="TOML", found=f"text that is not ({broken})", remedy="Correct the file.") from broken
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str | int | float | bool]]:
+    """Dotted keys; a list becomes text, its items separated by commas."""
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and name.count(".") < _MAX_DEPTH:
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, (str, bool, int, float)):
+            yield name, value
+        else:
+            yield name, ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+READER = Reader(id="run_folder", title="run folder", objection=_objection, read=_read)

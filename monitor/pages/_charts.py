@@ -1,0 +1,186 @@
+"""The overlay as one stacked figure: strips in, plotly figure out; nothing of streamlit.
+
+All strips share one x axis id, which gives the crosshair over all of them; lines are SVG, never WebGL (a browser keeps 16 contexts
+and blanks the rest silently). Solid lines are computed from tokens, thin ones believed from a log, dashed ones estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from monitor.pages._colours import Theme
+from monitor.pages._curves import Curve, Strip, View
+from monitor.pages._escape import for_plotly
+from monitor.pages._traces import REFERENCE_GROUP, of_candidate, of_references
+
+STRIP, GAP = 92, 34  # px: drawing area of a strip, and the room for its title
+TOP, BOTTOM = 56, 46  # px: legend and upper ticks; lower ticks and the axis title
+LEGEND_GAP = 22  # px between the upper ticks' axis and the legend
+LEFT, RIGHT = 64, 14  # px: fixed, so that strips keep their place when a value gets longer
+FONT = "Source Sans, Source Sans Pro, sans-serif"  # the dashboard's own; streamlit serves it from this machine
+Layout = dict[str, Any]
+Definitions = Mapping[str, Sequence[str]]  # lines by metric id
+
+
+def stack(strips: Sequence[Strip], view: View, theme: Theme, definitions: Definitions) -> go.Figure:
+    """One figure of all strips, the first on top.
+
+    Args:
+        strips: at least one.
+        view: x axis, smoothing, threshold, scale.
+        theme: light or dark.
+        definitions: shown when the pointer is over a title.
+    """
+    height = TOP + BOTTOM + len(strips) * (STRIP + GAP)
+    layout = _frame(height, theme, view)
+    layout["xaxis"]["range"] = _range(strips)
+    layout["legend"] = _legend(theme, above=1 + LEGEND_GAP / (height - TOP - BOTTOM))
+    shapes: list[Layout] = []
+    notes: list[Layout] = []
+    for row, strip in enumerate(strips):
+        top = _paper(row * (STRIP + GAP) + GAP, height)
+        layout[_axis("yaxis", row)] = _y_axis(strip, view, theme, domain=(_paper((row + 1) * (STRIP + GAP), height), top))
+        shapes += list(_levels(strip, row, view, theme))
+        notes += list(_titles(strip, top, view, theme, definitions))
+    return go.Figure(data=list(_traces(strips, view, theme)), layout={**layout, "shapes": shapes, "annotations": notes})
+
+
+def _traces(strips: Sequence[Strip], view: View, theme: Theme) -> Iterator[Layout]:
+    """Bands first, so that lines lie on them; each run is named once in the legend."""
+    named: set[str] = set()
+    totals = {
+        REFERENCE_GROUP if curve in strip.references else curve.who.id
+        for strip in strips
+        for curve in strip.curves
+        if curve.stands_in(strip.panel)
+    }
+    yield {"type": "scatter", "x": [None], "y": [None], "xaxis": "x2", "yaxis": "y", "showlegend": False, "hoverinfo": "skip"}
+    for row, strip in enumerate(strips):
+        axis = _axis("y", row)
+        drawn = [*of_references(strip, view, theme)]
+        for curve in strip.candidates:
+            drawn += of_candidate(curve, strip, view, theme)
+        for trace in drawn:
+            group = trace["legendgroup"]
+            shown = trace.pop("named", False) and group not in named
+            named |= {group} if shown else set()
+            if shown and group in totals:
+                trace["name"] += " (ESS of the total)"
+            yield {"type": "scatter", "xaxis": "x", "yaxis": axis, **trace, "showlegend": shown}
+
+
+def _frame(height: int, theme: Theme, view: View) -> Layout:
+    ticks = {"showgrid": True, "gridcolor": theme.grid, "zeroline": False, "ticks": "", "tickfont": {"size": 11, "color": theme.muted}}
+    spike = {"showspikes": True, "spikemode": "across", "spikesnap": "hovered data", "spikethickness": 1, "spikedash": "solid"}
+    x_axis = {**ticks, **spike, "spikecolor": theme.muted, "anchor": "free", "position": 0, "title": _x_title(view, theme)}
+    return {
+        "height": height,
+        "margin": {"l": LEFT, "r": RIGHT, "t": TOP, "b": BOTTOM, "pad": 0},
+        "paper_bgcolor": theme.page,
+        "plot_bgcolor": theme.page,
+        "font": {"family": FONT, "size": 12, "color": theme.ink},
+        "hovermode": "x",
+        "hoversubplots": "axis",
+        "hoverlabel": {
+            "bgcolor": theme.card,
+            "bordercolor": theme.grid,
+            "font": {"family": FONT, "size": 12, "color": theme.ink},
+            "namelength": 24,
+        },
+        "dragmode": "zoom",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.muted, "activecolor": theme.ink},
+        "xaxis": x_axis,
+        "xaxis2": {**ticks, "overlaying": "x", "matches": "x", "side": "top", "anchor": "free", "position": 1, "showgrid": False},
+    }
+
+
+def _range(strips: Sequence[Strip]) -> list[float] | None:
+    """The whole of the data and a little room, so that a mark on the first or last step is not cut."""
+    ends = [end for strip in strips for curve in strip.curves if curve.x.size for end in (curve.x.min(), curve.x.max())]
+    if not ends:
+        return None
+    least, most = float(min(ends)), float(max(ends))
+    room = 0.012 * (most - least) or 0.5
+    return [least - room, most + room]
+
+
+def _x_title(view: View, theme: Theme) -> Layout:
+    return {"text": view.x_axis.value, "font": {"size": 12, "color": theme.muted}, "standoff": 6}
+
+
+def _legend(theme: Theme, above: float) -> Layout:
+    """Above the upper ticks; where the page is narrow and it takes more lines, plotly widens the margin for it."""
+    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": above, "yanchor": "bottom"}
+    return {**place, "font": {"size": 13, "color": theme.ink}, "bgcolor": "rgba(0,0,0,0)", "itemsizing": "trace", "traceorder": "normal"}
+
+
+def _y_axis(strip: Strip, view: View, theme: Theme, domain: tuple[float, float]) -> Layout:
+    logarithmic = view.log_y and strip.panel.positive
+    axis: Layout = {
+        "domain": domain,
+        "anchor": "x",
+        "type": "log" if logarithmic else "linear",
+        "gridcolor": theme.grid,
+        "zeroline": False,
+        "nticks": 6,
+        "exponentformat": "e",
+        "tickfont": {"size": 11, "color": theme.muted},
+        "fixedrange": False,
+    }
+    if strip.panel.ess:  # an ESS lies in [0, 1]; a fixed range keeps the threshold where the eye expects it
+        over = max((float(curve.raw[curve.raw < float("inf")].max(initial=1.0)) for curve in strip.curves), default=1.0)
+        axis |= {"range": [-0.04, max(1.04, 1.04 * over)], "tickvals": [0, 0.5, 1] if over <= 1 else None}
+    return axis
+
+
+def _levels(strip: Strip, row: int, view: View, theme: Theme) -> Iterator[Layout]:
+    """The threshold on ESS strips; elsewhere the value that means no mismatch."""
+    level = view.threshold if strip.panel.ess else strip.panel.level
+    if level is None:
+        return
+    line = {"color": theme.ink, "width": 1.2, "dash": "dot"} if strip.panel.ess else {"color": theme.muted, "width": 0.8}
+    across = {"xref": "paper", "x0": 0, "x1": 1, "yref": _axis("y", row), "y0": level, "y1": level}
+    yield {"type": "line", **across, "line": line, "layer": "below"}
+
+
+def _titles(strip: Strip, top: float, view: View, theme: Theme, definitions: Definitions) -> Iterator[Layout]:
+    panel = strip.panel
+    place = {"xref": "paper", "yref": "paper", "y": top, "yanchor": "bottom", "showarrow": False, "yshift": 2, "borderpad": 0}
+    shown = dict.fromkeys(curve.metric for curve in strip.curves)
+    about = "<br>".join(for_plotly(line, None) for metric in shown for line in definitions.get(metric, ()))
+    unit = f"<span style='color:{theme.muted}'>  {for_plotly(panel.unit, None)}</span>"
+    text = f"<b>{for_plotly(panel.title)}</b>{unit}"
+    card = {"bgcolor": theme.card, "bordercolor": theme.muted, "font": {"family": FONT, "color": theme.ink, "size": 12}}
+    hover = {"hovertext": about, "captureevents": bool(about), "hoverlabel": card}
+    yield {**place, **hover, "x": 0, "xanchor": "left", "text": text, "font": {"size": 13, "color": theme.ink}}
+    badge = list(badges(strip, view))
+    if badge:
+        small = {"font": {"size": 11, "color": theme.muted}, "hovertext": "<br>".join(for_plotly(line, None) for line in badge)}
+        count = f"⚠ {for_plotly(badge[0], 40)}" + (f" and {len(badge) - 1} more" if len(badge) > 1 else "")
+        yield {**place, **hover, **small, "x": 1, "xanchor": "right", "text": count, "captureevents": True}
+
+
+def badges(strip: Strip, view: View) -> Iterator[str]:
+    """What a strip cannot draw, run by run; nothing is left out of a chart without a word."""
+    for curve in strip.curves:
+        if curve.not_finite:
+            yield f"{curve.not_finite} NaN or infinite: {curve.who.label}"
+        outside = _not_on_log_axis(curve) if view.log_y and strip.panel.positive else 0
+        if outside:
+            yield f"{outside} at or under 0, not on a log axis: {curve.who.label}"
+
+
+def _not_on_log_axis(curve: Curve) -> int:
+    return int((curve.raw <= 0).sum())
+
+
+def _axis(name: str, row: int) -> str:
+    return name if row == 0 else f"{name}{row + 1}"
+
+
+def _paper(down: int, height: int) -> float:
+    """A distance from the top of the first strip's title, in the figure's paper coordinate (1 at the top, 0 at the bottom)."""
+    return max(0.0, 1 - down / (height - TOP - BOTTOM))

@@ -1,0 +1,109 @@
+"""The sidebar of the overlay: which runs, which reference, how they are looked at.
+
+Every choice stands in the page's address (`bind`) and outlives a visit to another page (`persist_state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from monitor.pages._colours import NAMED
+from monitor.pages._curves import View, XAxis
+from monitor.pages._library import Key, Library, is_reference
+from monitor.pages._panels import RATIOS
+
+FEW = 6  # runs chosen at first where there are no samples
+MOST = 12  # runs laid over the reference: more lines than that are no picture
+RUNS, REFERENCE = "runs", "reference"
+TO_SELECT = "sources_to_select"  # set by the upload page, taken up when the control is made next
+SMOOTHING_HELP = (
+    "Weight of an exponential moving average, per optimizer step. It is computed on all rows; raw values stay behind as a shadow, "
+    "and crossings are always read off the raw values."
+)
+RANGE_HELP = (
+    "The part of the runs that is drawn, at its own full resolution. Unlike a zoom with the pointer it stays when another control "
+    "changes, and stands in the address. Smoothing, crossings and headlines are those of the whole run."
+)
+RATIO_HELP = (
+    "Which log ratio the effective sample size is taken of: lag (newer weights against the generator's), discrepancy (engine against "
+    "trainer, same weights) or total. A run whose lag cannot be separated shows its total and is labelled so."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What the sidebar says; a run that is a reference is not a candidate as well."""
+
+    candidates: tuple[str, ...]  # run ids
+    references: tuple[str, ...]
+    ratio: str
+    view: View
+
+
+def select(keys: Iterable[Key]) -> None:
+    """Have the runs of these sources selected when the sidebar is drawn next."""
+    st.session_state.setdefault(TO_SELECT, []).extend(keys)
+
+
+def sidebar(library: Library) -> Choice:
+    """Draw the controls and return what they say."""
+    with st.sidebar:
+        _take_up(library)
+        references = _runs(library, REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
+        runs = _runs(library, RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
+        x_axis = st.selectbox("x axis", [axis.value for axis in XAxis], key="x", bind="query-params", persist_state="session")
+        first, last = st.columns(2)
+        first_step = first.number_input(
+            "From step", 0, None, None, 1, key="from", placeholder="first", help=RANGE_HELP, bind="query-params", persist_state="session"
+        )
+        last_step = last.number_input(
+            "To step", 0, None, None, 1, key="to", placeholder="last", bind="query-params", persist_state="session"
+        )
+        smoothing = st.slider(
+            "Smoothing", 0.0, 0.99, 0.6, 0.01, key="smoothing", help=SMOOTHING_HELP, bind="query-params", persist_state="session"
+        )
+        log_y = st.toggle(
+            "Logarithmic y", key="log", help="For clip rate, KL and the absolute terms.", bind="query-params", persist_state="session"
+        )
+        ratio = st.selectbox("Ratio of the ESS", RATIOS, key="ratio", help=RATIO_HELP, bind="query-params", persist_state="session")
+        threshold = st.number_input(
+            "ESS threshold", 0.0, 1.0, 0.5, 0.05, key="threshold", format="%.2f", bind="query-params", persist_state="session"
+        )
+    view = View(x_axis=XAxis(x_axis), smoothing=smoothing, threshold=threshold, log_y=log_y, first_step=first_step, last_step=last_step)
+    return Choice(candidates=tuple(run for run in runs if run not in references), references=tuple(references), ratio=ratio, view=view)
+
+
+def _runs(library: Library, key: str, default: list[str], help_text: str, most: int | None = None) -> list[str]:
+    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
+    return st.multiselect(
+        key.capitalize(),
+        list(labels),
+        default=default,
+        format_func=labels.__getitem__,
+        key=key,
+        help=help_text,
+        max_selections=most,
+        placeholder="none",
+        bind="query-params",
+        persist_state="session",
+    )
+
+
+def _take_up(library: Library) -> None:
+    """Select what was uploaded since the sidebar was drawn last, at the cost of the oldest choice where there are too many."""
+    keys = st.session_state.pop(TO_SELECT, [])
+    if keys:
+        kept = st.session_state.get(RUNS, _candidates(library))
+        wanted = dict.fromkeys([*kept, *library.ids(lambda entry: entry.key in keys)])
+        st.session_state[RUNS] = list(wanted)[-MOST:]
+
+
+def _candidates(library: Library) -> list[str]:
+    """The story of the sample runs: broken, partly fixed, fixed; where there are no samples, the first few runs there are."""
+    story = library.ids(lambda entry: entry.sample and entry.run.name in NAMED and not is_reference(entry))
+    order = list(NAMED)
+    story.sort(key=lambda run_id: order.index(library.entries[run_id].run.name))
+    return story or library.ids(lambda entry: not is_reference(entry))[:FEW]

@@ -1,0 +1,195 @@
+"""Which runs the dashboard knows, and their metric frames; each is read once per content, whoever asks.
+
+Caches are keyed by path, size and modification time of every file, never by a table: hashing a large table samples it and has been seen to
+return another table's answer. Both caches hand out Arrow tables, which nobody can change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import streamlit as st
+
+from ingest.errors import RatiometerError
+from ingest.load import load
+from ingest.run import ReadProblem, Role, Run
+from monitor.metrics.frame import metric_frame_with_problems
+from monitor.pages._colours import Identity, identities
+from monitor.pages._escape import plain
+from monitor.store import Upload, uploads
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_runs"
+MAX_SOURCES, MAX_FRAMES = 128, 64  # kept in memory; a frame of 10,000 steps is about 50 MB
+MAX_LABEL = 80  # characters; labels stand in the address of a page
+LOG = logging.getLogger(__name__)
+
+Key = tuple[tuple[str, int, int], ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Files that are read together."""
+
+    paths: tuple[Path, ...]
+    title: str
+    sample: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Path, size in bytes and modification time in ns of every file."""
+        files = [file for path in self.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        stats = [(file, file.stat()) for file in files if file.is_file()]
+        return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Something that could not be read, as a sentence."""
+
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framed:
+    """A run's metric frame, with everything that was not understood on the way to it."""
+
+    frame: pa.Table
+    problems: tuple[ReadProblem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A run that the dashboard can show."""
+
+    run: Run
+    who: Identity
+    key: Key
+    sample: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """All runs by id, the samples first, then what was named on the command line, then uploads in their order."""
+
+    entries: Mapping[str, Entry]
+    failures: tuple[Failure, ...]
+
+    def framed(self, run_id: str) -> Framed | Failure:
+        """The run's metric frame, or why there is none."""
+        entry = self.entries[run_id]
+        return _frame(entry.key, run_id, entry.run)
+
+    def ids(self, wanted: Callable[[Entry], bool]) -> list[str]:
+        """Ids of the entries that are wanted, in the library's order."""
+        return [run_id for run_id, entry in self.entries.items() if wanted(entry)]
+
+
+def open_library(arguments: Sequence[str] = ()) -> Library:
+    """Every run of the samples, of the paths named on the command line, and of the upload store."""
+    read: list[tuple[Run, Source]] = []
+    failures: list[Failure] = []
+    for source in sources(arguments, SAMPLES):
+        with st.spinner(f"Reading {source.title}"):  # appears after a tenth of a second, so never for what is cached
+            found = read_source(source)
+        if isinstance(found, Failure):
+            failures.append(found)
+        else:
+            read += [(run, source) for run in found]
+    return Library(entries=_entries(read), failures=tuple(failures))
+
+
+def sources(arguments: Sequence[str], samples: Path) -> Iterator[Source]:
+    """Where runs come from, in the library's order."""
+    for toml in sorted(samples.glob("*/run.toml")):
+        yield Source(paths=(toml.parent,), title=toml.parent.name, sample=True)
+    for argument in arguments:
+        yield Source(paths=(Path(argument),), title=argument)
+    for upload in uploads():
+        yield source_of(upload)
+
+
+def source_of(upload: Upload) -> Source:
+    """How an upload is read: one file, chart exports that merge by run name, or the folder of a token log."""
+    alike = len(upload.paths) == 1 or all(path.suffix.lower() == ".csv" for path in upload.paths)
+    return Source(paths=upload.paths if alike else (upload.files,), title=upload.title)
+
+
+def read_source(source: Source) -> tuple[Run, ...] | Failure:
+    """The runs of a source; what goes wrong is a value, so that one bad path leaves the others on screen."""
+    try:
+        return _runs(source.key, source)
+    except OSError as error:
+        return Failure(title=source.title, sentence=f"{source.title} cannot be opened: {error.strerror or error}.")
+
+
+@st.cache_resource(max_entries=MAX_SOURCES, show_spinner=False)
+def _runs(key: Key, _source: Source) -> tuple[Run, ...] | Failure:
+    if not key:
+        return Failure(title=_source.title, sentence=f"{_source.title}: there is no such file, or the folder is empty.")
+    paths = _source.paths
+    return _guarded(_source.title, lambda: load(paths[0] if len(paths) == 1 else paths))
+
+
+@st.cache_resource(max_entries=MAX_FRAMES, show_spinner=False)
+def _frame(key: Key, run_id: str, _run: Run) -> Framed | Failure:
+    del key, run_id  # they are the cache's key; the run itself is not hashed
+    return _guarded(_run.name, lambda: _compute(_run))
+
+
+def _compute(run: Run) -> Framed:
+    frame, problems = metric_frame_with_problems(run)
+    return Framed(frame=frame, problems=run.problems + problems)
+
+
+def _guarded(title: str, read: Callable[[], T]) -> T | Failure:
+    try:
+        return read()
+    except RatiometerError as error:
+        return Failure(title=title, sentence=str(error))
+    except Exception:  # the boundary between files of any origin and the page: a sentence there, the traceback in the log
+        LOG.exception("reading %s failed", title)
+        return Failure(title=title, sentence=f"{title}: reading it failed in a way we did not foresee; the server's log has the details.")
+
+
+def _entries(read: Iterable[tuple[Run, Source]]) -> dict[str, Entry]:
+    by_id: dict[str, tuple[Run, Source]] = {}
+    for run, source in read:
+        by_id[_free(run.id, by_id)] = (run, source)
+    looks = identities((run_id, run.name, source.sample) for run_id, (run, source) in by_id.items())
+    labels = _distinct((run_id, plain(run.name, MAX_LABEL) or "unnamed", source.title) for run_id, (run, source) in by_id.items())
+    return {
+        run_id: Entry(run=run, who=_named(looks[run_id], labels[run_id]), key=source.key, sample=source.sample)
+        for run_id, (run, source) in by_id.items()
+    }
+
+
+def _free(run_id: str, taken: Mapping[str, object]) -> str:
+    """The id, or with a number where a run of another file has it already; a run that comes later never changes an earlier one's."""
+    tries = itertools.chain([run_id], (f"{run_id}~{count}" for count in itertools.count(2)))
+    return next(each for each in tries if each not in taken)
+
+
+def _distinct(runs: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """A label per run (id, name, source's title): of two runs of one name the earlier keeps it, the later adds its file, or a number."""
+    labels: dict[str, str] = {}
+    for run_id, name, title in runs:
+        tries = itertools.chain([name, f"{name} ({plain(title, MAX_LABEL)})"], (f"{name} ({count})" for count in itertools.count(2)))
+        labels[run_id] = next(label for label in tries if label not in labels.values())
+    return labels
+
+
+def _named(look: Identity, label: str) -> Identity:
+    return Identity(id=look.id, label=label, hue=look.hue, symbol=look.symbol)
+
+
+def is_reference(entry: Entry) -> bool:
+    """A sample that is a reference by its own word."""
+    return entry.sample and entry.run.role is Role.REFERENCE

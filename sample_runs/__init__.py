@@ -1,0 +1,1 @@
+"""Sample runs, one folder each, and the laboratory that made them."""

@@ -1,0 +1,184 @@
+import json
+
+import pytest
+
+from monitor.compare.flags import Rule, flags
+from monitor.metrics.frame import metric_frame
+from monitor.pages import _library
+from tests.monitor.pages.conftest import DIPS, write_run
+
+
+def texts(app):
+    return " ".join([*(each.proto.body for each in app.get("html")), *(each.value for each in (*app.caption, *app.error, *app.info))])
+
+
+def crossing_rows(app):
+    return app.table[0].value.to_dict("records")
+
+
+def chart(app):
+    return json.loads(app.get("plotly_chart")[0].proto.spec)
+
+
+def test_it_opens_on_the_samples_without_a_word_of_complaint(app):
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert app.multiselect(key="reference").value == ["v0_reference_seed0", "v0_reference_seed1"]
+    assert app.multiselect(key="runs").value == ["v1_broken", "v1_fixed"]
+    assert {trace["name"] for trace in chart(app)["data"] if trace.get("showlegend")} == {"reference, 2 seeds", "v1_broken", "v1_fixed"}
+
+
+def test_a_headline_for_each_candidate_says_where_the_ess_fell(app):
+    app.run()
+    assert "<b>v1_broken</b>" in texts(app)
+    assert f"from step {DIPS[0]} to {DIPS[1]}" in texts(app)
+    assert "<b>v1_fixed</b> stays" in texts(app)
+
+
+def test_the_table_of_crossings_is_what_the_command_line_flags(app):
+    app.run()
+    shown = [row for row in crossing_rows(app) if row["level"] == "sequence"]
+    run = _library.load(_library.SAMPLES / "v1_broken")[0]
+    stays = flags(metric_frame(run), Rule.parse("ess.lag.sequence < 0.5")).crossings
+    assert [(row["from step"], row["to step"]) for row in shown] == [(str(stay.from_step), str(stay.to_step)) for stay in stays]
+    assert [row["from step"] for row in shown] == ["4", "9"]
+
+
+def test_the_threshold_moves_the_crossings(app):
+    app.run()
+    app.number_input(key="threshold").set_value(0.0).run()
+    assert len(app.table) == 1  # the definitions only
+    assert "At no step" in texts(app)
+
+
+def test_a_run_without_a_split_shows_its_total_and_says_so(app):
+    app.run()
+    app.multiselect(key="runs").set_value(["total_only"]).run()
+    assert {row["ratio"] for row in crossing_rows(app)} == {"total \\(lag not separable\\)"}
+    assert "ESS of the total, because the lag cannot be separated\\: total\\_only" in texts(app)
+    assert "Not recorded by total\\_only\\: Discrepancy" in texts(app)
+
+
+def test_the_address_restores_the_view(app):
+    app.query_params["runs"] = ["total_only"]
+    app.query_params["reference"] = ["v1_fixed"]
+    app.query_params["smoothing"] = "0.3"
+    app.query_params["threshold"] = "0.25"
+    app.query_params["log"] = "true"
+    app.query_params["ratio"] = "total"
+    app.query_params["x"] = "tokens"
+    app.run()
+    assert not app.exception
+    assert app.multiselect(key="runs").value == ["total_only"]
+    assert app.multiselect(key="reference").value == ["v1_fixed"]
+    assert (app.slider(key="smoothing").value, app.number_input(key="threshold").value) == (0.3, 0.25)
+    assert (app.toggle(key="log").value, app.selectbox(key="ratio").value, app.selectbox(key="x").value) == (True, "total", "tokens")
+    assert chart(app)["layout"]["xaxis"]["title"]["text"] == "tokens"
+
+
+def test_a_reference_is_never_a_candidate_as_well(app):
+    app.run()
+    app.multiselect(key="runs").set_value(["v0_reference_seed0", "v1_fixed"]).run()
+    assert "<b>v0_reference_seed0</b>" not in texts(app)
+
+
+def test_no_run_at_all_is_a_sentence(app):
+    app.run()
+    app.multiselect(key="runs").set_value([])
+    app.multiselect(key="reference").set_value([]).run()
+    assert not app.exception
+    assert "No run is chosen" in texts(app)
+
+
+def test_without_samples_and_uploads_it_still_opens(app, samples):
+    for folder in samples.iterdir():
+        (folder / "run.toml").unlink()
+    app.run()
+    assert not app.exception
+    assert "No run is chosen" in texts(app)
+
+
+def test_a_path_that_cannot_be_read_is_a_sentence_and_the_others_stay(app, monkeypatch, tmp_path):
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 and nothing more")
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "torn.parquet"), str(tmp_path / "nowhere")])
+    app.run()
+    assert not app.exception
+    assert [word in texts(app) for word in ("torn\\.parquet", "there is no such file")] == [True, True]
+    assert app.get("plotly_chart")
+
+
+def test_a_path_on_the_command_line_is_a_run(app, monkeypatch, tmp_path):
+    write_run(tmp_path / "theirs", seed=9)
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "theirs")])
+    app.run()
+    assert "theirs" in app.multiselect(key="runs").options
+
+
+def test_an_unforeseen_error_is_one_sentence_and_goes_to_the_log(app, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr(_library, "load", fail)
+    app.run()
+    assert not app.exception
+    assert "did not foresee" in texts(app)
+    assert "secret detail" not in texts(app)
+    assert "secret detail" in caplog.text
+
+
+def test_a_page_that_fails_is_one_sentence(app, monkeypatch):
+    monkeypatch.setattr("monitor.metrics.series.series", None)
+    monkeypatch.setattr("monitor.pages._curves.series", None)
+    app.run()
+    assert not app.exception
+    assert "The page Compare failed" in texts(app)
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "=cmd|' /C calc'!A0", "$\\frac{a}{b}$ *x* :red[y]"])
+def test_a_hostile_run_name_is_text(app, samples, name):
+    folder = samples / "v1_broken"
+    (folder / "run.toml").write_text(f"name = {json.dumps(name)}\n")
+    app.run()
+    app.multiselect(key="runs").set_value([_library.load(folder)[0].id]).run()
+    assert not app.exception
+    html = " ".join(each.proto.body for each in app.get("html"))
+    assert "<img" not in html
+    assert "<img" not in app.get("plotly_chart")[0].proto.spec
+    cells = [row["run"] for row in crossing_rows(app)]
+    assert cells
+    assert all("\\" in cell and "<img" not in cell.replace("\\<", "") for cell in cells)
+
+
+def test_a_part_of_the_run_is_drawn_and_stands_in_the_address(app):
+    app.query_params["from"] = "3"
+    app.query_params["to"] = "6"
+    app.run()
+    assert (app.number_input(key="from").value, app.number_input(key="to").value) == (3, 6)
+    low, high = chart(app)["layout"]["xaxis"]["range"]
+    assert (round(low), round(high)) == (3, 6)
+    assert len(crossing_rows(app)) >= 3  # those of the whole run
+    app.number_input(key="from").set_value(1_000).run()
+    assert not app.exception
+    assert "No chosen run has a row between these steps" in texts(app)
+
+
+def test_a_control_that_changes_only_the_drawing_computes_nothing_again(app, monkeypatch):
+    app.run()
+    monkeypatch.setattr("monitor.pages._results.compared", None)
+    monkeypatch.setattr("monitor.pages._results.strip", None)
+    app.toggle(key="log").set_value(True)
+    app.number_input(key="to").set_value(5).run()
+    assert not app.error
+    assert chart(app)["layout"]["yaxis2"]["type"] == "log"
+    app.slider(key="smoothing").set_value(0.1).run()
+    assert "The page Compare failed" in texts(app)  # this one has to compute
+
+
+def test_no_more_runs_than_a_picture_bears(app, samples):
+    for number in range(14):
+        write_run(samples / f"more{number:02}", seed=20 + number)
+    app.query_params["runs"] = [f"more{number:02}" for number in range(14)]
+    app.run()
+    assert not app.exception
+    assert len(app.multiselect(key="runs").value) == 12

@@ -1,0 +1,154 @@
+from pathlib import Path
+
+import pytest
+from streamlit.util import calc_hash
+
+from monitor import store
+from monitor.pages import upload
+from monitor.pages.upload import groups
+from tests.monitor.pages.conftest import write_run
+
+CSV = (Path(__file__).resolve().parents[2] / "data" / "wandb_csv" / "ess_crossings.csv").read_bytes()
+JSONL = b'{"step": 1, "reward.mean": 0.5, "mystery": 1}\n{"step": 2, "reward.mean": 0.75, "mystery": 2}\n'
+
+
+def turn_to(app, url_path):
+    app._page_hash = calc_hash(url_path)  # switch_page knows pages that are files only
+    return app.run()
+
+
+def drop(app, *files):
+    turn_to(app.run(), "upload")
+    (box,) = app.get("file_uploader")
+    box.set_value([(name, content, "application/octet-stream") for name, content in files]).run()
+    assert not app.exception
+    return app
+
+
+def said(elements):
+    return " ".join(each.value for each in elements).replace("\\", "")
+
+
+def test_an_export_becomes_runs_that_are_in_the_overlay_and_selected(app):
+    drop(app, ("ess.csv", CSV))
+    assert "ess.csv: 3 runs read and selected (V0 reference, broken V1, fixed V1)." in said(app.success)
+    turn_to(app, "compare")
+    assert not app.exception
+    assert app.multiselect(key="runs").value == ["v1_broken", "v1_fixed", "V0-reference", "broken-V1", "fixed-V1"]
+    rows = app.table[0].value.to_dict("records")
+    assert "broken V1" in {row["run"] for row in rows}
+    assert "broken V1 (ESS of the total)" in app.get("plotly_chart")[0].proto.spec
+
+
+def test_the_upload_box_is_empty_afterwards_and_the_file_is_kept(app):
+    drop(app, ("ess.csv", CSV))
+    assert app.get("file_uploader")[0].value == []
+    (kept,) = store.uploads()
+    assert kept.paths[0].read_bytes() == CSV
+
+
+def test_token_log_parts_are_one_run(app, tmp_path):
+    folder = write_run(tmp_path / "theirs", seed=8, dips=True)
+    drop(app, *((path.name, path.read_bytes()) for path in sorted(folder.iterdir())))
+    assert "1 run read and selected (theirs)" in said(app.success)
+    turn_to(app, "compare")
+    assert "theirs" in app.multiselect(key="runs").value
+
+
+def test_what_is_not_mapped_is_listed(app):
+    drop(app, ("steps.jsonl", JSONL))
+    assert "1 run read and selected (steps)" in said(app.success)
+    cells = said_table(app.table[0])
+    assert "mystery" in cells
+    assert "unmapped" in cells
+
+
+def said_table(table):
+    return " ".join(str(cell) for row in table.value.to_dict("records") for cell in row.values()).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("notes.csv", b"hello;there", "notes.csv: no known kind of log"),
+        ("torn.parquet", b"PAR1", "torn.parquet: expected a whole Parquet file"),
+        ("empty.csv", b"", "empty.csv: expected a file with content"),
+        ("binary.jsonl", bytes(range(256)), "binary.jsonl"),
+        ("config.toml", b"a = 1", "config.toml"),
+    ],
+)
+def test_a_bad_file_is_one_clear_sentence_and_is_not_kept(app, name, content, sentence):
+    drop(app, (name, content))
+    assert sentence in said(app.error)
+    assert "Traceback" not in said(app.error)
+    assert "uploads/" not in said(app.error)
+    assert store.uploads() == ()
+
+
+def test_a_bad_file_does_not_take_the_good_ones_with_it(app):
+    drop(app, ("ess.csv", CSV), ("torn.jsonl", b"{broken"))
+    assert "3 runs read" in said(app.success)
+    assert "torn.jsonl" in said(app.error)
+
+
+def test_too_large_names_the_bound(app, monkeypatch):
+    monkeypatch.setattr(store, "MAX_FILE_BYTES", 100)
+    drop(app, ("ess.csv", CSV))
+    assert "at most 0 MB in a file" in said(app.error)
+
+
+def test_an_unforeseen_error_is_a_sentence(app, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("secret detail")
+
+    app.run()
+    monkeypatch.setattr("monitor.pages._library.load", fail)
+    drop(app, ("ess.csv", CSV))
+    assert "did not foresee" in said(app.error)
+    assert "secret detail" not in said(app.error)
+
+
+def test_a_full_disk_is_a_sentence(app, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(upload.store, "save", full)
+    drop(app, ("ess.csv", CSV))
+    assert "No space left on device" in said(app.error)
+
+
+def test_an_upload_can_be_removed(app):
+    drop(app, ("ess.csv", CSV))
+    (button,) = [each for each in app.button if each.label == "Remove"]
+    button.click().run()
+    assert store.uploads() == ()
+    turn_to(app, "compare")
+    assert app.multiselect(key="runs").value == ["v1_broken", "v1_fixed"]
+
+
+def test_the_name_of_a_sample_is_told_apart(app):
+    drop(app, ("v1_broken.jsonl", JSONL))
+    turn_to(app, "compare")
+    options = app.multiselect(key="runs").options
+    assert "v1_broken" in options
+    assert "v1_broken (v1_broken.jsonl)" in options
+    assert len(app.multiselect(key="runs").value) == 3
+
+
+def test_files_that_are_one_log_stay_together():
+    a, b, p, q, t, j = (("a.csv", b""), ("B.CSV", b""), ("p.parquet", b""), ("q.parquet", b""), ("run.toml", b""), ("s.jsonl", b""))
+    assert groups([a, p, b, q, t, j]) == [[a, b], [p, q, t, j]]
+    assert groups([j, a]) == [[a], [j]]
+    assert groups([]) == []
+
+
+def test_what_was_just_uploaded_is_shown_even_when_the_choice_is_full(app, samples):
+    for number in range(10):
+        write_run(samples / f"more{number:02}", seed=20 + number)
+    app.query_params["runs"] = ["v1_broken", "v1_fixed", *(f"more{number:02}" for number in range(10))]
+    app.run()
+    drop(app, ("ess.csv", CSV))
+    turn_to(app, "compare")
+    assert not app.exception
+    assert app.multiselect(key="runs").value[-3:] == ["V0-reference", "broken-V1", "fixed-V1"]
+    assert len(app.multiselect(key="runs").value) == 12

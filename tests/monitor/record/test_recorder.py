@@ -1,0 +1,136 @@
+"""The recorder: closed parts in the promised layout, clear refusals, nothing half-written under a final name."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.errors import RatiometerError, ShapeError
+from ingest.schema import TOKENS
+from monitor.metrics import kernel, stored
+from monitor.metrics.bounds import ClipBounds
+from monitor.record import Recorder, files
+
+BASE = {"sample_id": [1, 1, 0], "position": [0, 1, 0], "rollout_logprob": [-1.0, -2.0, -3.0]}
+
+
+class Tensor:
+    """What a CPU tensor of another library looks like to numpy."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values, np.float32)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return Recorder(tmp_path)
+
+
+def test_a_part_lies_where_it_should_with_its_sums_beside_it(recorder, tmp_path):
+    part = recorder.record(123, **BASE)
+    assert part == tmp_path / "tokens" / "step=000123" / "rank=000.parquet"
+    assert sorted(path.name for path in part.parent.iterdir()) == ["rank=000.parquet", "rank=000.sums.parquet"]
+
+
+def test_columns_are_canonical_required_and_sorted(recorder):
+    part = recorder.record(5, **BASE, current_logprob=Tensor([-1.5, -2.5, -3.5]), loss_mask=[1, 0, 1], trainer_version=7, old_version=6)
+    table = pq.ParquetFile(part).read()
+    assert all(column.equals(TOKENS.field(column.name)) and not column.nullable for column in table.schema)
+    assert table["sample_id"].to_pylist() == [0, 1, 1]
+    assert table["position"].to_pylist() == [0, 0, 1]
+    assert table["current_logprob"].to_pylist() == [-3.5, -1.5, -2.5]
+    assert table["loss_mask"].to_pylist() == [True, True, False]
+    assert table["trainer_version"].to_pylist() == [7] * 3
+    assert table["old_version"].to_pylist() == [6] * 3
+    assert table["step"].to_pylist() == [5] * 3
+    assert "old_logprob" not in table.column_names
+
+
+def test_floats_are_split_by_byte_integers_have_dictionaries_and_a_page_holds_the_part(recorder):
+    tokens = 100_000
+    rng = np.random.default_rng(0)
+    part = recorder.record(0, sample_id=np.arange(tokens), position=np.zeros(tokens, int), rollout_logprob=-rng.random(tokens))
+    group = pq.ParquetFile(part).metadata.row_group(0)
+    columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+    assert "BYTE_STREAM_SPLIT" in columns["rollout_logprob"].encodings
+    assert not columns["rollout_logprob"].has_dictionary_page
+    assert columns["position"].has_dictionary_page
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
+    assert files.ROWS_PER_PAGE == 10**7
+
+
+def test_the_sums_are_those_of_the_tokens(recorder):
+    part = recorder.record(4, **BASE, current_logprob=[-1.1, -2.2, -3.3])
+    found = stored.read(part, ClipBounds())[4]
+    wanted = kernel.partials(pq.ParquetFile(part).read(), ClipBounds())[4]
+    np.testing.assert_array_equal(found.ratio_sums, wanted.ratio_sums)
+    np.testing.assert_array_equal(found.histograms, wanted.histograms)
+
+
+def test_a_step_is_recorded_once(recorder):
+    part = recorder.record(1, **BASE)
+    before = part.read_bytes()
+    with pytest.raises(RatiometerError, match="step 1 of rank 0 is recorded already"):
+        recorder.record(1, **BASE)
+    assert part.read_bytes() == before
+
+
+def test_ranks_have_parts_of_their_own(tmp_path):
+    parts = [Recorder(tmp_path, rank=rank).record(1, **BASE) for rank in (0, 11)]
+    assert [part.name for part in parts] == ["rank=000.parquet", "rank=011.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"position": [0, 1]},
+            r"position: not one row per token. Shapes: sample_id \(3,\) int64, position \(2,\) int64, rollout_logprob \(3,\)",
+        ),
+        ({"rollout_logprob": [[-1.0, -2.0, -3.0]]}, r"rollout_logprob: not one row per token.*rollout_logprob \(1, 3\) float64"),
+        ({"current_logprob": -1.0}, r"current_logprob: not one row per token.*current_logprob \(\) float64"),
+        ({"trainer_version": [1, 2]}, r"trainer_version: not one row per token"),
+        ({"sample_id": [0.0, 1.0, 1.0]}, "sample_id: expected whole numbers, found float64"),
+        ({"rollout_version": [True, False, True]}, "rollout_version: expected whole numbers, found bool"),
+        ({"token_id": [0, 1, 2**40]}, "token_id: expected whole numbers that fit int32"),
+        ({"loss_mask": [0.0, 0.5, 1.0]}, "loss_mask: expected a mask of true and false"),
+        ({"reward": ["a", "b", "c"]}, "reward: expected numbers, found <U1"),
+        ({"entropy": [True, False, True]}, "entropy: expected floats, found a mask"),
+        ({"reward": [[1.0], [1.0, 2.0], [3.0]]}, "reward cannot be read as an array"),
+        ({"sample_id": [], "position": [], "rollout_logprob": []}, "no tokens at all"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_every_shape_and_nothing_is_written(recorder, tmp_path, wrong, said):
+    with pytest.raises(ShapeError, match=said):
+        recorder.record(0, **{**BASE, **wrong})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_that_is_no_whole_number_is_refused(recorder):
+    with pytest.raises(TypeError):
+        recorder.record(1.5, **BASE)
+    assert recorder.record(np.int64(2), **BASE).parent.name == "step=000002"
+
+
+def test_a_write_that_fails_leaves_nothing_behind(recorder, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(files.pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OSError, match="no space left"):
+        recorder.record(0, **BASE)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_non_finite_values_are_recorded_as_they_are(recorder):
+    part = recorder.record(0, **BASE | {"rollout_logprob": [np.nan, -np.inf, -1.0]})
+    assert str(pq.ParquetFile(part).read()["rollout_logprob"].to_pylist()) == "[-1.0, nan, -inf]"
+
+
+def test_a_given_schema_is_kept(tmp_path):
+    schema = pa.schema([TOKENS.field("step")])
+    files.write_tokens(tmp_path / "a.parquet", schema, [pa.table({"step": pa.array([1], pa.int64())}, schema=schema)])
+    assert pq.read_schema(tmp_path / "a.parquet").field("step").metadata == TOKENS.field("step").metadata

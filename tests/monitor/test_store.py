@@ -1,0 +1,93 @@
+import os
+
+import pytest
+
+from ingest.errors import ReadError, TooLargeError
+from monitor import store
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("rl_kl.csv", "rl_kl.csv"),
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        (".hidden.csv", "hidden.csv"),
+        ("a\x00b\n.csv", "a_b_.csv"),
+        ("chart (1) = übel.csv", "chart_1_ubel.csv"),
+        ("…", "file"),
+        ("", "file"),
+        ("-rf.csv", "rf.csv"),
+        ("x" * 500 + ".parquet", "x" * 80 + ".parquet"),
+    ],
+)
+def test_a_name_can_neither_leave_its_folder_nor_hide(name, safe):
+    assert store.safe_name(name) == safe
+
+
+def test_saved_files_come_back_whole_and_the_same_files_are_one_upload(tmp_path):
+    files = [("b.csv", b"Step,x\n1,2\n"), ("a.csv", b"Step,y\n1,3\n")]
+    first = store.save(files, tmp_path)
+    again = store.save(list(reversed(files)), tmp_path)
+    assert first == again
+    assert [path.name for path in first.paths] == ["a.csv", "b.csv"]
+    assert first.paths[1].read_bytes() == b"Step,x\n1,2\n"
+    assert store.uploads(tmp_path) == (first,)
+    assert first.title == "a.csv and 1 more"
+    assert first.size == 22
+
+
+def test_other_content_under_one_name_is_another_upload_and_never_overwrites(tmp_path):
+    one, two = store.save([("a.csv", b"1")], tmp_path), store.save([("a.csv", b"2")], tmp_path)
+    assert one.id != two.id
+    assert one.paths[0].read_bytes() == b"1"
+
+
+def test_two_files_of_one_name_in_one_upload_are_both_kept(tmp_path):
+    upload = store.save([("a.csv", b"1"), ("x/a.csv", b"2"), ("a.csv", b"1")], tmp_path)
+    assert {path.name: path.read_bytes() for path in upload.paths} == {"a.csv": b"1", "a-2.csv": b"2"}
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.save([("a.csv", b"1")], tmp_path)
+    assert store.uploads(tmp_path) == ()
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "word"), [("MAX_FILE_BYTES", 3, "in a file"), ("MAX_FILES", 1, "at once"), ("MAX_STORE_BYTES", 7, "of uploads")]
+)
+def test_each_bound_is_named_when_it_is_passed(tmp_path, monkeypatch, bound, value, word):
+    monkeypatch.setattr(store, bound, value)
+    with pytest.raises(TooLargeError, match=word):
+        store.save([("a.csv", b"1234"), ("b.csv", b"1234")], tmp_path)
+    assert store.uploads(tmp_path) == ()
+
+
+@pytest.mark.parametrize("files", [[], [("a.csv", b"")]])
+def test_nothing_is_an_error_with_a_remedy(tmp_path, files):
+    with pytest.raises(ReadError, match="Export it again"):
+        store.save(files, tmp_path)
+
+
+def test_remove_deletes_one_upload_and_refuses_anything_that_is_no_id(tmp_path):
+    kept, gone = store.save([("a.csv", b"1")], tmp_path), store.save([("b.csv", b"2")], tmp_path)
+    store.remove(gone.id, tmp_path)
+    store.remove(gone.id, tmp_path)  # another session was faster
+    assert store.uploads(tmp_path) == (kept,)
+    for wrong in ("", "..", "../uploads", kept.id + "/..", str(tmp_path)):
+        with pytest.raises(ValueError, match="not the id"):
+            store.remove(wrong, tmp_path)
+    assert store.uploads(tmp_path) == (kept,)
+
+
+def test_home_is_moved_by_the_environment(monkeypatch):
+    monkeypatch.delenv(store.HOME_VARIABLE, raising=False)
+    assert str(store.home()) == ".ratiometer"
+    monkeypatch.setenv(store.HOME_VARIABLE, "/data/rm")
+    assert str(store.home()) == "/data/rm"
