@@ -13,7 +13,6 @@ from monitor.metrics.series import Series, series
 
 ROUNDING = 1e-9  # how far outside its range rounding alone may carry a value
 STANDARD_ERRORS = 5.0  # distance from 1 at which a mean ratio is not an accident, over all steps together
-HEAVY_TAIL = 0.5  # share of one token above which a mean ratio and its standard error say nothing
 CANCELS = 0.1  # a total under this share of the smaller term hides both
 
 
@@ -62,11 +61,14 @@ def _out_of_range(one: Series) -> Iterator[Oddity]:
 
 
 def _mean_ratio(frame: pa.Table, term: str) -> Iterator[Oddity]:
-    """The mean-ratio test over all steps together, each weighted by its tokens; silent where it is void or one token decides."""
-    one, share = series(frame, f"ratio.{term}.mean"), series(frame, f"ratio.{term}.largest_share")
+    """The mean-ratio test over all steps together, each weighted by its tokens; silent where it is void.
+
+    A single heavy token cannot set it off: it widens the standard error as much as it moves the mean.
+    """
+    one = series(frame, f"ratio.{term}.mean")
     if one.origin != "tokens" or "mean-ratio test void" in one.caveat:
         return
-    usable = np.isfinite(one.standard_error) & np.isfinite(one.values) & (one.n > 0) & ~(share.values > HEAVY_TAIL)
+    usable = np.isfinite(one.standard_error) & np.isfinite(one.values) & (one.n > 0)
     if not usable.any():
         return
     n, values, error = one.n[usable], one.values[usable], one.standard_error[usable]

@@ -84,7 +84,7 @@ def _reference_line(label: str, colour: str, strip: Strip) -> Trace:
         "name": label,
         "named": True,
         "mode": "lines",
-        "line": {"color": colour, "width": 1.1},
+        "line": {"color": colour, "width": WIDTH["logged"], "dash": DASH[strip.references[0].origin]},
         **_hover(strip, "reference", colour),
     }
 

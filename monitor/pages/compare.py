@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -14,7 +15,7 @@ from monitor.metrics.metric import Metric
 from monitor.pages import _tables
 from monitor.pages._colours import REFERENCE
 from monitor.pages._controls import Choice, sidebar
-from monitor.pages._curves import Strip, XAxis
+from monitor.pages._curves import Strip, positions
 from monitor.pages._escape import for_html, for_markdown
 from monitor.pages._grid import grid
 from monitor.pages._library import Failure, Framed, Library
@@ -48,7 +49,7 @@ def show(desk: Desk) -> None:
         grid("overlay", visible, view=choice.view, definitions=_definitions())
     elif drawn:
         st.info("No chosen run has a row between these steps.", icon=":material/info:")
-    _caption(strips, visible, choice)
+    _caption(strips, visible, choice, (*references, *candidates))
     _crossings(drawn, choice)
     _problems(library, frames)
     _meanings(drawn)
@@ -88,7 +89,7 @@ def _headlines(candidates: Sequence[Shown], references: Sequence[Shown]) -> None
         st.html("".join(lines))
 
 
-def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice) -> None:
+def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, shown: Sequence[Shown]) -> None:
     rows = sum(curve.steps.size for one in drawn for curve in one.curves)
     thinned = any(curve.steps.size > 2 * COLUMNS for one in drawn for curve in one.curves)
     drawing = f"drawn as the lowest and highest of {COLUMNS} columns" if thinned else "all of them drawn"
@@ -99,23 +100,29 @@ def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice) ->
         f"▼ falls under {choice.view.threshold:g}, △ is back, on the raw values; shaded while under.",
     ]
     st.caption(" ".join(for_markdown(part) for part in parts if part))
-    absent = _absences(strips, choice)
+    absent = _absences(strips, choice, _uncounted(shown, choice))
     if absent:
         st.caption(" ".join(for_markdown(part) for part in absent))
 
 
-def _absences(strips: Sequence[Strip], choice: Choice) -> list[str]:
+def _uncounted(shown: Sequence[Shown], choice: Choice) -> list[str]:
+    """Labels of the runs that have no place on the x axis."""
+    nowhere = np.array([], np.int64)
+    return [one.who.label for one in shown if positions(one.frame, nowhere, choice.view.x_axis) is None]
+
+
+def _absences(strips: Sequence[Strip], choice: Choice, uncounted: Sequence[str]) -> list[str]:
     """What is not on screen, and why."""
     stand_ins = {curve.who.label for one in strips for curve in one.curves if curve.stands_in(one.panel)}
     empty = [one.panel.title for one in strips if not one.curves]
     lacking: dict[tuple[str, ...], list[str]] = {}
-    for label in dict.fromkeys(label for one in strips for label in one.missing):
+    for label in dict.fromkeys(label for one in strips for label in one.missing if label not in uncounted):
         lacking.setdefault(tuple(one.panel.title for one in strips if one.curves and label in one.missing), []).append(label)
     said = [f"ESS of the total, because the {choice.ratio} cannot be separated: {', '.join(sorted(stand_ins))}."] if stand_ins else []
-    if choice.view.x_axis is not XAxis.STEP:
-        said.append(f"Runs that do not count {choice.view.x_axis.value} are not drawn on this axis.")
+    if uncounted:
+        said.append(f"Not drawn, because their logs do not count {choice.view.x_axis.value}: {', '.join(uncounted)}.")
     if empty:
-        said.append(f"Not recorded by any chosen run: {', '.join(empty)}.")
+        said.append(f"Not recorded by any run that is drawn: {', '.join(empty)}.")
     return said + [f"Not recorded by {', '.join(labels)}: {', '.join(titles)}." for titles, labels in lacking.items() if titles]
 
 
@@ -185,7 +192,10 @@ def _definitions() -> dict[str, tuple[str, ...]]:
 
 def _data(candidates: Sequence[Shown], references: Sequence[Shown], drawn: Sequence[Strip]) -> None:
     """The rows behind the strips, unsmoothed, all of them."""
-    with st.expander("Show data", key="data"):
+    shelf = st.expander("Show data", key="data", on_change="rerun")
+    if not shelf.open:  # of long runs these are many rows; they are put together when somebody looks
+        return
+    with shelf:
         frames = {one.who.label: one.frame for one in (*references, *candidates)}
         table = _tables.drawn_rows(drawn, frames)
         st.dataframe(

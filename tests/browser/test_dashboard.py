@@ -162,9 +162,9 @@ def test_it_is_legible_in_dark_and_when_narrow(open_page):
 
 
 def overlaps(page):
-    """Pairs of texts around the strips that lie on one another: legend, upper ticks, titles and badges."""
+    """Pairs of texts of the figure that lie on one another: legend, ticks, titles and badges."""
     boxes = page.evaluate("""() => [...document.querySelectorAll(
-        '.st-key-overlay .legendtext, .st-key-overlay .xaxislayer-above text, .st-key-overlay .annotation-text')]
+        '.legendtext, .annotation-text, .x2tick text, .cartesianlayer text')]
         .map(node => ({text: node.textContent, box: node.getBoundingClientRect()}))
         .map(({text, box}) => [text, box.left, box.right, box.top, box.bottom])""")
     apart = [one for one in boxes if one[2] - one[1] > 0]

@@ -171,12 +171,21 @@ def test_an_empty_table_has_no_steps():
     assert kernel.partials(random_tokens(1).slice(0, 0), BOUNDS) == {}
 
 
+def read_only(tokens):
+    """The same table over bytes that nobody may write to."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, tokens.schema) as writer:
+        writer.write_table(tokens)
+    return pa.ipc.open_stream(pa.py_buffer(sink.getvalue().to_pybytes())).read_all()
+
+
 def test_one_specialisation_serves_every_table(tmp_path):
     """Arrow buffers come writeable or not, columns are absent or not; each new combination would cost seconds of compiling."""
     tokens = random_tokens(3)
     pq.write_table(tokens, tmp_path / "part.parquet")
     kernel.partials(tokens, BOUNDS)
     kernel.partials(pq.ParquetFile(tmp_path / "part.parquet").read(), BOUNDS)
+    kernel.partials(read_only(tokens), BOUNDS)
     for absent in ("same_weights_logprob", "current_logprob", "loss_mask", "advantage", "reward", "rollout_version", "entropy"):
         kernel.partials(tokens.drop_columns([absent]), BOUNDS)
         kernel.partials(pq.read_table(tmp_path / "part.parquet").drop_columns([absent]).slice(3, 50), BOUNDS)

@@ -77,6 +77,28 @@ def test_the_address_restores_the_view(app):
     assert chart(app)["layout"]["xaxis"]["title"]["text"] == "tokens"
 
 
+def test_a_run_that_does_not_count_tokens_is_said_to_be_missing_from_that_axis(app, monkeypatch, tmp_path):
+    (tmp_path / "counts_nothing.jsonl").write_text('{"step": 1, "reward.mean": 0.5}\n{"step": 2, "reward.mean": 0.75}\n')
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "counts_nothing.jsonl")])
+    app.query_params["runs"] = ["counts_nothing", "v1_fixed"]
+    app.query_params["x"] = "tokens"
+    app.run()
+    assert "Not drawn, because their logs do not count tokens\\: counts\\_nothing\\." in texts(app)
+    assert "Not recorded by counts" not in texts(app)
+    assert {trace["name"] for trace in chart(app)["data"] if trace.get("showlegend")} == {"reference, 2 seeds", "v1_fixed"}
+
+
+def test_the_data_are_put_together_when_somebody_looks(app):
+    app.run()
+    assert len(app.dataframe) == 0
+    app.session_state["data"] = True
+    app.run()
+    assert not app.error
+    rows = app.dataframe[0].value
+    assert set(rows["run"]) == {"v0_reference_seed0", "v0_reference_seed1", "v1_broken", "v1_fixed"}
+    assert (rows["metric"] == "ess.lag.token").sum() == 4 * 12
+
+
 def test_a_reference_is_never_a_candidate_as_well(app):
     app.run()
     app.multiselect(key="runs").set_value(["v0_reference_seed0", "v1_fixed"]).run()

@@ -125,6 +125,24 @@ def test_a_write_that_fails_leaves_nothing_behind(recorder, tmp_path, monkeypatc
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_the_final_name_appears_by_rename_after_the_data_are_on_the_disk(recorder, tmp_path, monkeypatch):
+    synced = []
+    final = tmp_path / "tokens" / "step=000000" / "rank=000.parquet"
+    real = files._sync
+
+    def watch(path):
+        synced.append((path.name, path.stat().st_ino, final.exists()))
+        real(path)
+
+    monkeypatch.setattr(files, "_sync", watch)
+    part = recorder.record(0, **BASE)
+    name, inode, visible = synced[0]
+    assert name.startswith(".")
+    assert not visible
+    assert part.stat().st_ino == inode
+    assert synced[1][0] == "step=000000"
+
+
 def test_non_finite_values_are_recorded_as_they_are(recorder):
     part = recorder.record(0, **BASE | {"rollout_logprob": [np.nan, -np.inf, -1.0]})
     assert str(pq.ParquetFile(part).read()["rollout_logprob"].to_pylist()) == "[-1.0, nan, -inf]"
