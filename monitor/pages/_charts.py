@@ -6,9 +6,11 @@ and blanks the rest silently). Solid lines are computed from tokens, thin ones b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from monitor.pages._colours import Theme
@@ -130,10 +132,21 @@ def _y_axis(strip: Strip, view: View, theme: Theme, domain: tuple[float, float])
         "tickfont": {"size": 11, "color": theme.muted},
         "fixedrange": False,
     }
+    if logarithmic:
+        axis |= _decades(strip)
     if strip.panel.ess:  # an ESS lies in [0, 1]; a fixed range keeps the threshold where the eye expects it
         over = max((float(curve.raw[curve.raw < float("inf")].max(initial=1.0)) for curve in strip.curves), default=1.0)
         axis |= {"range": [-0.04, max(1.04, 1.04 * over)], "tickvals": [0, 0.5, 1] if over <= 1 else None}
     return axis
+
+
+def _decades(strip: Strip) -> Layout:
+    """Whole decades, so that every logarithmic strip has at least two labelled ticks and no crowd of small ones."""
+    drawn = [values[np.isfinite(values) & (values > 0)] for curve in strip.curves for values in (curve.raw, curve.smooth)]
+    ends = [end for values in drawn if values.size for end in (values.min(), values.max())] or [0.1, 1.0]
+    low, high = math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends)))
+    high = max(high, low + 1)
+    return {"range": [low - 0.02, high + 0.02], "dtick": max(1, round((high - low) / 3)), "nticks": None}
 
 
 def _levels(strip: Strip, row: int, view: View, theme: Theme) -> Iterator[Layout]:
@@ -159,7 +172,7 @@ def _titles(strip: Strip, top: float, view: View, theme: Theme, definitions: Def
     badge = list(badges(strip, view))
     if badge:
         small = {"font": {"size": 11, "color": theme.muted}, "hovertext": "<br>".join(for_plotly(line, None) for line in badge)}
-        count = f"⚠ {for_plotly(badge[0], 40)}" + (f" and {len(badge) - 1} more" if len(badge) > 1 else "")
+        count = f"⚠ {for_plotly(badge[0])}" + (f" and {len(badge) - 1} more" if len(badge) > 1 else "")
         yield {**place, **hover, **small, "x": 1, "xanchor": "right", "text": count, "captureevents": True}
 
 
@@ -170,7 +183,7 @@ def badges(strip: Strip, view: View) -> Iterator[str]:
             yield f"{curve.not_finite} NaN or infinite: {curve.who.label}"
         outside = _not_on_log_axis(curve) if view.log_y and strip.panel.positive else 0
         if outside:
-            yield f"{outside} at or under 0, not on a log axis: {curve.who.label}"
+            yield f"{outside} at or under 0: {curve.who.label}"
 
 
 def _not_on_log_axis(curve: Curve) -> int:

@@ -62,7 +62,7 @@ OTHERS = (
     (Hue(light="#6B7280", dark="#AEB6C1"), "bowtie"),
     (Hue(light="#0A8FA0", dark="#4DD0E1"), "hourglass"),
     (Hue(light="#30363D", dark="#DDE3E9"), "hexagram"),
-    (Hue(light="#9C6B98", dark="#CFA6CC"), "asterisk"),
+    (Hue(light="#9C6B98", dark="#CFA6CC"), "star-diamond"),
 )
 # The picture people have in mind: reference blue, broken red, fixed green. Only our own sample runs have a colour by name.
 NAMED = {

@@ -15,7 +15,7 @@ from monitor.pages._curves import Curve, Strip
 from monitor.pages._escape import for_csv, plain
 from monitor.pages._panels import ratio_of
 
-CROSSING_COLUMNS = ("run", "ratio", "level", "from step", "to step", "back above at", "lowest value", "at step")
+CROSSING_COLUMNS = ("run", "ratio", "level", "from step", "to step", "lowest value", "at step", "back above at")
 MOST_ROWS = 200  # of a table on the page; its CSV has all
 PROBLEM_COLUMNS = ("run", "kind", "where", "what", "rows")
 
@@ -33,7 +33,7 @@ def _crossing(curve: Curve, stay: Crossing, strips: Sequence[Strip]) -> tuple[st
     recovered = "still under at the end" if stay.recovered_step is None else str(stay.recovered_step)
     unknown = f" ({stay.unknown_steps} without a value)" if stay.unknown_steps else ""
     lowest = (f"{stay.lowest:.3g}", str(stay.lowest_step))
-    return (curve.who.label, shown_ratio(curve, strips), level, first, f"{stay.to_step}{unknown}", recovered, *lowest)
+    return (curve.who.label, shown_ratio(curve, strips), level, first, f"{stay.to_step}{unknown}", *lowest, recovered)
 
 
 def shown_ratio(curve: Curve, strips: Sequence[Strip]) -> str:

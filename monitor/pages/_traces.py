@@ -42,9 +42,9 @@ def of_candidate(curve: Curve, strip: Strip, view: View, theme: Theme) -> Iterat
     group = curve.who.id
     yield from _envelope(curve, strip, view, colour, group)
     if view.smoothing and curve.steps.size > 1:
-        yield {**_points(curve.x, curve.raw), **_quiet(group), "mode": "lines", "line": _shadow(strip, colour)}
+        yield {**_points(curve.x, curve.raw, strip, view), **_quiet(group), "mode": "lines", "line": _shadow(strip, colour)}
     yield {
-        **_points(curve.x, curve.smooth),
+        **_points(curve.x, curve.smooth, strip, view),
         "legendgroup": group,
         "name": label,
         "named": True,
@@ -63,14 +63,14 @@ def _seeds(strip: Strip, view: View, theme: Theme, colour: str) -> Iterator[Trac
         return
     label = f"reference, {len(strip.references)} seeds"
     yield {**_polygon(x, low, high, strip, view), **_quiet(REFERENCE_GROUP), **_fill(colour, 0.3 if theme.dark else 0.2)}
-    yield {**_points(x, median), **_reference_line(label, colour, strip)}
+    yield {**_points(x, median, strip, view), **_reference_line(label, colour, strip)}
 
 
 def _single(curve: Curve, strip: Strip, view: View, colour: str) -> Iterator[Trace]:
     yield from _envelope(curve, strip, view, colour, REFERENCE_GROUP)
     if view.smoothing and curve.steps.size > 1:
-        yield {**_points(curve.x, curve.raw), **_quiet(REFERENCE_GROUP), "mode": "lines", "line": _shadow(strip, colour)}
-    yield {**_points(curve.x, curve.smooth), **_reference_line(f"reference: {for_plotly(curve.who.label)}", colour, strip)}
+        yield {**_points(curve.x, curve.raw, strip, view), **_quiet(REFERENCE_GROUP), "mode": "lines", "line": _shadow(strip, colour)}
+    yield {**_points(curve.x, curve.smooth, strip, view), **_reference_line(f"reference: {for_plotly(curve.who.label)}", colour, strip)}
 
 
 def _hover(strip: Strip, label: str, colour: str) -> Trace:
@@ -138,11 +138,16 @@ def _marks(curve: Curve, colour: str) -> Trace:
     return {"symbol": curve.who.symbol, "size": 5.5, "color": colour, "maxdisplayed": 0 if few else MARKS}
 
 
-def _points(x: Floats, y: Floats) -> Trace:
-    """The drawn rows of a line; what is not finite becomes a gap."""
-    on_axis = np.flatnonzero(np.isfinite(x))
-    rows = on_axis[kept_rows(x[on_axis], y[on_axis])]
-    return {"x": x[rows], "y": np.where(np.isfinite(y[rows]), y[rows], np.nan)}
+def _points(x: Floats, y: Floats, strip: Strip, view: View) -> Trace:
+    """The drawn rows of a line; what is not finite, or not on a log axis, becomes a gap."""
+    drawable = np.isfinite(y) & ((y > 0) | (not _logarithmic(strip, view)))
+    shown = np.where(drawable, y, np.nan)
+    rows = kept_rows(x, shown)
+    return {"x": x[rows], "y": shown[rows]}
+
+
+def _logarithmic(strip: Strip, view: View) -> bool:
+    return view.log_y and strip.panel.positive
 
 
 def _polygon(x: Floats, low: Floats, high: Floats, strip: Strip, view: View) -> Trace:
@@ -150,7 +155,7 @@ def _polygon(x: Floats, low: Floats, high: Floats, strip: Strip, view: View) -> 
     known = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
     rows = known[np.union1d(kept_rows(x[known], low[known]), kept_rows(x[known], high[known]))]
     under = low[rows]
-    if view.log_y and strip.panel.positive:
+    if _logarithmic(strip, view):
         drawable = [curve.raw[curve.raw > 0].min(initial=np.inf) for curve in strip.curves]
         under = np.maximum(under, min(drawable))
     return {"x": np.concatenate((x[rows], x[rows][::-1])), "y": np.concatenate((under, high[rows][::-1]))}

@@ -93,10 +93,11 @@ def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, sh
     rows = sum(curve.steps.size for one in drawn for curve in one.curves)
     thinned = any(curve.steps.size > 2 * COLUMNS for one in drawn for curve in one.curves)
     drawing = f"drawn as the lowest and highest of {COLUMNS} columns" if thinned else "all of them drawn"
+    smoothing = f"smoothing ({choice.view.smoothing:g} per step) and " if choice.view.smoothing else ""
     parts = [
         "Solid: computed from tokens. Thin: believed from a log. Dashed: estimated.",
         "Band: lowest to highest seed of the smoothed reference, the thin line in it their median." if len(choice.references) > 1 else "",
-        f"{rows:,} rows, {drawing}; smoothing ({choice.view.smoothing:g} per step) and crossings are computed on every row.",
+        f"{rows:,} rows, {drawing}; {smoothing}crossings are computed on every row.",
         f"▼ falls under {choice.view.threshold:g}, △ is back, on the raw values; shaded while under.",
     ]
     st.caption(" ".join(for_markdown(part) for part in parts if part))

@@ -20,6 +20,8 @@ from monitor.pages._page import Desk, Page
 TYPES = ("csv", "jsonl", "ndjson", "parquet", "toml")
 ROUND, OUTCOMES = "upload_round", "upload_outcomes"  # a new round makes a new, empty upload box
 HELP = """
+**What can be read**
+
 **wandb CSV** – a chart's *Export as CSV*, one metric a file. Drop the exports of the same runs together: they merge by run name.
 
 **JSONL** – a step log, one object a line.
@@ -44,8 +46,7 @@ class Outcome:
 
 def show(desk: Desk) -> None:
     """Draw the page."""
-    st.sidebar.subheader("What can be read", anchor=False)
-    st.sidebar.markdown(HELP)
+    st.sidebar.caption(HELP)
     st.subheader("Add runs", anchor=False)
     key = f"files_{st.session_state.setdefault(ROUND, 0)}"
     dropped = st.file_uploader("Files", TYPES, accept_multiple_files=True, key=key, label_visibility="collapsed")

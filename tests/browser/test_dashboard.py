@@ -76,7 +76,7 @@ def test_a_flagged_step_is_read_off_the_page(open_page):
         shown = [row for row in crossings(page) if row[:3] == ["v1_broken", "lag", level]]
         assert stays
         assert [(row[3], row[4]) for row in shown] == [(str(stay.from_step), str(stay.to_step)) for stay in stays]
-        assert [float(row[6]) for row in shown] == pytest.approx([stay.lowest for stay in stays], rel=5e-3)
+        assert [float(row[5]) for row in shown] == pytest.approx([stay.lowest for stay in stays], rel=5e-3)
     marked = [trace["x"] for trace in overlay(page) if trace["mode"] == "markers"]
     falls = {stay.from_step for level in ("token", "sequence") for stay in flags(frame, Rule.parse(f"ess.lag.{level} < 0.5")).crossings}
     assert falls <= {step for steps in marked for step in steps}

@@ -109,7 +109,17 @@ def test_a_log_axis_counts_what_it_cannot_show():
     rows = frame(kl__total__k3=[0.0, 1e-3, 1e-2], reward__mean=[0, 1, 2])
     fig = figure([(BAD, rows)], view=View(log_y=True))
     assert (fig.layout.yaxis.type, fig.layout.yaxis2.type) == ("linear", "log")
-    assert any("1 at or under 0" in note.text for note in fig.layout.annotations)
+    assert any("1 at or under 0: bad" in note.text for note in fig.layout.annotations)
+    (line,) = [trace for trace in traces(fig, name="bad") if trace.yaxis == "y2"]
+    assert np.isnan(line.y[0])
+    assert fig.layout.yaxis2.range == pytest.approx((-3.02, -1.98))
+
+
+def test_a_log_strip_spans_whole_decades_and_survives_having_nothing_to_show():
+    two = figure([(BAD, frame(kl__total__k3=[0.002, 0.03]))], view=View(log_y=True))
+    assert two.layout.yaxis.range == pytest.approx((-3.02, -0.98))
+    none = figure([(BAD, frame(kl__total__k3=[0.0, np.nan]))], view=View(log_y=True))
+    assert none.layout.yaxis.range == pytest.approx((-1.02, 0.02))
 
 
 def test_nothing_is_clipped_by_a_fixed_range():

@@ -21,9 +21,9 @@ def strips(rows, ratio="lag"):
 def test_a_row_per_stay_with_its_lowest_value():
     table = _tables.crossing_table(strips(frame(ess__lag__token=[0.4, 1, 0.123456, float("nan"), 0.2, 1, 0.3])))
     assert table.to_numpy().tolist() == [
-        ["=mine", "lag", "token", "0 (first row)", "0", "1", "0.4", "0"],
-        ["=mine", "lag", "token", "2", "4 (1 without a value)", "5", "0.123", "2"],
-        ["=mine", "lag", "token", "6", "6", "still under at the end", "0.3", "6"],
+        ["=mine", "lag", "token", "0 (first row)", "0", "0.4", "0", "1"],
+        ["=mine", "lag", "token", "2", "4 (1 without a value)", "0.123", "2", "5"],
+        ["=mine", "lag", "token", "6", "6", "0.3", "6", "still under at the end"],
     ]
     assert list(_tables.crossing_table(strips(frame(reward__mean=[1.0]))).columns) == list(_tables.CROSSING_COLUMNS)
 
