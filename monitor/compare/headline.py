@@ -12,7 +12,7 @@ from monitor.compare.divergence import Divergence, deviation, first_divergence
 from monitor.compare.flags import DEFAULT_RULES, Flagged, Rule, flags
 from monitor.compare.parity import PARITY, Parity, overall, parity
 from monitor.compare.reference import on_steps, reference
-from monitor.metrics.series import Series, series
+from monitor.metrics.series import Series, origins, series
 
 # What is compared, in the order in which a tie is told; the words are those of the sentence.
 COMPARED = {
@@ -26,6 +26,7 @@ COMPARED = {
     "log_ratio.lag.abs_mean": "lag term",
     "ess.lag.token": "ESS(lag, token)",
     "ess.lag.sequence": "ESS(lag, sequence)",
+    "ess.total.token": "ESS(total, token)",  # the only ESS that a step log has
 }
 _TERMS = ("log_ratio.discrepancy.abs_mean", "log_ratio.lag.abs_mean")
 _FEW = 3  # as many metrics as one sentence bears
@@ -88,11 +89,11 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
     not_compared: dict[str, str] = {}
     basis = ""
     for metric in COMPARED:
-        own, seeds = series(candidate, metric), [series(frame, metric) for frame in references.values()]
-        reason = _why_not(own, seeds)
-        if reason:
-            not_compared[metric] = reason
+        pair = _pair(candidate, references, metric)
+        if isinstance(pair, str):
+            not_compared[metric] = pair
             continue
+        own, seeds = pair
         against = reference(seeds, own.steps)
         basis = against.basis
         left = first_divergence(metric, deviation(own, against))
@@ -112,24 +113,32 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
     )
 
 
-def _why_not(own: Series, seeds: Sequence[Series]) -> str:
-    if not own.steps.size:
-        return "not in the candidate's log"
-    if any(not seed.steps.size for seed in seeds):
-        return "not in every reference's log"
-    origins = {own.origin, *(seed.origin for seed in seeds)}
-    if len(origins) > 1:
-        return f"origins differ ({', '.join(sorted(origins))}): a logged aggregate is not compared with one computed from tokens"
-    return "" if any(np.isfinite(on_steps(seed, own.steps)).any() for seed in seeds) else "no step in common"
+def _pair(candidate: pa.Table, references: dict[str, pa.Table], metric: str) -> tuple[Series, list[Series]] | str:
+    """The metric of the candidate and of each seed, from the most trusted origin that all of them have; or why there is no pair.
+
+    A logged aggregate is never laid beside one computed from tokens: a framework's mean over sequences is not our mean over tokens.
+    """
+    own = origins(candidate, metric)
+    theirs = [origins(frame, metric) for frame in references.values()]
+    if not own or not all(theirs):
+        return "not in the candidate's log" if not own else "not in every reference's log"
+    shared = next((origin for origin in own if all(origin in each for each in theirs)), None)
+    if shared is None:
+        return f"the candidate has it from {' and '.join(own)}, the reference from {' and '.join(theirs[0])}"
+    found = series(candidate, metric, origin=shared)
+    seeds = [series(frame, metric, origin=shared) for frame in references.values()]
+    common = all(np.isfinite(on_steps(seed, found.steps)).any() for seed in seeds)
+    return (found, seeds) if common else "no step in common"
 
 
 def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Divergence, ...], rows: int | None) -> dict[str, float]:
     """How much each term of the split exceeds the reference's over the first `rows` steps of the first divergence (None: to the end)."""
     found: dict[str, float] = {}
     for metric in _TERMS if left else ():
-        own, seeds = series(candidate, metric), [series(frame, metric) for frame in references.values()]
-        if _why_not(own, seeds):
+        pair = _pair(candidate, references, metric)
+        if isinstance(pair, str):
             return {}
+        own, seeds = pair
         gap = (own.values - reference(seeds, own.steps).centre)[own.steps >= left[0].step][:rows]
         finite = gap[np.isfinite(gap)]
         if not finite.size:
@@ -140,11 +149,13 @@ def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Di
 
 def _left(found: Comparison) -> str:
     if not found.parities:
-        return "cannot be compared: no metric is in both logs under the same origin"
+        return "cannot be compared: no metric is in both logs, or only computed from tokens in the one and logged in the other"
     if not found.divergences:
         worst = max(found.parities, key=lambda each: each.value)
         near = f"; at most {worst.value:.1f} times the distance between two reference seeds ({COMPARED[worst.metric]})"
-        return f"stays within the reference's noise in all {len(found.parities)} metrics compared{near}"
+        count = len(found.parities)
+        metrics = f"all {count} metrics" if count > 1 else "the one metric"
+        return f"stays within the reference's noise in {metrics} compared{near}"
     first = found.divergences[0].step
     together = [each for each in found.divergences if each.step == first]
     names = [COMPARED[each.metric] for each in together]

@@ -30,14 +30,25 @@ class Series:
         return len(self.steps)
 
 
-def series(frame: pa.Table, metric: str) -> Series:
+def origins(frame: pa.Table, metric: str) -> tuple[str, ...]:
+    """The origins from which the frame has the metric, the most trusted first."""
+    present = set(frame.filter(pc.equal(frame["metric"], metric))["origin"].unique().to_pylist())
+    return tuple(name for name in ORIGINS if name in present)
+
+
+def series(frame: pa.Table, metric: str, *, origin: str | None = None) -> Series:
     """The metric from tokens if the frame has it from tokens, else as logged, else estimated; empty where it has none.
 
     A step that was logged twice (a resumed run) keeps the later row.
+
+    Args:
+        frame: rows of `METRIC_FRAME` of one run.
+        metric: its id.
+        origin: this one and no other, where two runs are to be compared like with like.
     """
+    if origin is None:
+        origin = next(iter(origins(frame, metric)), "")
     rows = frame.filter(pc.equal(frame["metric"], metric))
-    present = set(rows["origin"].unique().to_pylist())
-    origin = next((name for name in ORIGINS if name in present), "")
     rows = rows.filter(pc.equal(rows["origin"], origin))
     steps = _floats(rows, "step").astype(np.int64)
     kept, last = np.unique(steps[::-1], return_index=True)

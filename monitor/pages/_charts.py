@@ -39,7 +39,8 @@ def stack(strips: Sequence[Strip], view: View, theme: Theme, definitions: Defini
     height = TOP + BOTTOM + len(strips) * (STRIP + GAP)
     layout = _frame(height, theme, view)
     layout["xaxis"]["range"] = _range(strips)
-    layout["legend"] = _legend(theme, above=1 + LEGEND_GAP / (height - TOP - BOTTOM))
+    runs = dict.fromkeys(curve.who.id for strip in strips for curve in strip.curves)
+    layout["legend"] = _legend(theme, above=1 + LEGEND_GAP / (height - TOP - BOTTOM)) | {"uirevision": " ".join(runs)}
     shapes: list[Layout] = []
     notes: list[Layout] = []
     for row, strip in enumerate(strips):
@@ -80,6 +81,7 @@ def _frame(height: int, theme: Theme, view: View) -> Layout:
     x_axis = {**ticks, **spike, "spikecolor": theme.muted, "anchor": "free", "position": 0, "title": _x_title(view, theme)}
     return {
         "height": height,
+        "uirevision": f"{view.x_axis.value} {view.first_step} {view.last_step}",  # a zoom is kept until the axis means something else
         "margin": {"l": LEFT, "r": RIGHT, "t": TOP, "b": BOTTOM, "pad": 0},
         "paper_bgcolor": theme.page,
         "plot_bgcolor": theme.page,
@@ -124,6 +126,7 @@ def _y_axis(strip: Strip, view: View, theme: Theme, domain: tuple[float, float])
     axis: Layout = {
         "domain": domain,
         "anchor": "x",
+        "uirevision": f"{strip.panel.title} {logarithmic} {view.x_axis.value}",
         "type": "log" if logarithmic else "linear",
         "gridcolor": theme.grid,
         "zeroline": False,

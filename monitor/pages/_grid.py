@@ -1,13 +1,16 @@
-"""Where the overlay meets the page: one function, so that another way of drawing can take its place.
+"""Where the overlay meets the page: one function that draws into the node it drew into before, so that zoom and eye stay where they are.
 
-Streamlit 1.67 rebuilds a plotly chart whenever its figure changes. One stacked figure costs two thirds of as many charts, and brings the
-crosshair.
+`st.plotly_chart` throws its chart away and builds another whenever the figure changes (Streamlit 1.67, streamlit#16052). So the figure
+goes through two small components: the first carries plotly.js, taken from the installed plotly package, in a message that never changes
+and is sent once; the second hands each new figure to `Plotly.react`, which changes only what differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import plotly
 import streamlit as st
 
 from monitor.pages._charts import Definitions, stack
@@ -16,15 +19,31 @@ from monitor.pages._theme import theme
 
 TOOLS = {
     "displaylogo": False,
+    "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
     "toImageButtonOptions": {"format": "svg", "filename": "ratiometer"},
 }
+# Plotly's bundle names itself on the window or as moduleName, by how it is loaded.
+ARRIVED = """
+export default function () {
+  window.ratiometerPlotly = window.Plotly || self.moduleName;
+  window.dispatchEvent(new Event("ratiometer-plotly"));
+}
+"""
+BUNDLE = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+DRAW = Path(__file__).with_name("_grid.js").read_text(encoding="utf-8")
+# Styles are not isolated: plotly puts its own into the page's head, where a shadow root would not see them.
+LIBRARY = st.components.v2.component("ratiometer_plotly", html="<span></span>", js=BUNDLE + ARRIVED, isolate_styles=False)
+FIGURE = st.components.v2.component("ratiometer_grid", html='<div class="ratiometer-grid"></div>', js=DRAW, isolate_styles=False)
 
 
 def grid(key: str, strips: Sequence[Strip], *, view: View, definitions: Definitions) -> None:
     """Draw the strips as one figure in the theme that the viewer has chosen."""
     figure = stack(strips, view, theme(), definitions)
-    st.plotly_chart(figure, key=key, theme=None, config=TOOLS, alt=alternative(strips, view))
+    height = int(figure.layout.height)
+    LIBRARY(key=f"{key}_library", height=1)
+    data = {"figure": figure.to_json(), "config": TOOLS, "height": height, "alt": alternative(strips, view)}
+    FIGURE(key=key, data=data, height=height)
 
 
 def alternative(strips: Sequence[Strip], view: View) -> str:

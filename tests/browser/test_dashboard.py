@@ -1,4 +1,7 @@
+import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +21,8 @@ GROUND = """dark => {
   const parts = figure && getComputedStyle(figure).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number);
   return parts && (parts[0] + parts[1] + parts[2] < 192) === dark;
 }"""  # whether the figure's own ground is that of the theme
+RANGE = "document.querySelector('.st-key-overlay .js-plotly-plot')._fullLayout.xaxis.range"
+VALUES = "JSON.stringify(document.querySelector('.st-key-overlay .js-plotly-plot').data.map(t => t.y))"
 INK = """() => [...document.querySelectorAll('.st-key-overlay .scatterlayer path.js-line')]
   .map(path => path.getAttribute('d') || '').filter(d => d.length > 20).length"""
 
@@ -80,6 +85,40 @@ def test_a_flagged_step_is_read_off_the_page(open_page):
     marked = [trace["x"] for trace in overlay(page) if trace["mode"] == "markers"]
     falls = {stay.from_step for level in ("token", "sequence") for stay in flags(frame, Rule.parse(f"ess.lag.{level} < 0.5")).crossings}
     assert falls <= {step for steps in marked for step in steps}
+
+
+def test_the_page_and_the_command_line_flag_the_same_steps(open_page):
+    page = open_page("/?runs=v1_broken")
+    overlay(page)
+    command = [sys.executable, "-m", "monitor", "check", "sample_runs/v1_broken", "--json"]
+    told = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout)
+    expected = {
+        (check["metric"].split(".")[2], str(stay["from_step"]), str(stay["to_step"]))
+        for check in told["checks"]
+        for stay in check["crossings"]
+    }
+    assert expected
+    assert {(row[2], row[3], row[4]) for row in crossings(page) if row[0] == "v1_broken"} == expected
+
+
+def test_a_zoom_and_the_chart_itself_outlive_a_change_of_smoothing(open_page):
+    page = open_page()
+    before = overlay(page)
+    page.evaluate("() => { document.querySelector('.st-key-overlay .js-plotly-plot').dataset.mark = 'the same node'; }")
+    strip = page.locator(".st-key-overlay .draglayer .nsewdrag").first.bounding_box()
+    middle = strip["y"] + strip["height"] / 2
+    page.mouse.move(strip["x"] + 0.3 * strip["width"], middle)
+    page.mouse.down()
+    page.mouse.move(strip["x"] + 0.6 * strip["width"], middle, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"() => {RANGE}[1] < 60")
+    zoomed, drawn = page.evaluate(f"() => {RANGE}"), page.evaluate(f"() => {VALUES}")
+    page.locator(".st-key-smoothing input[type=range]").press("ArrowRight")
+    settle(page)
+    page.wait_for_function(f"drawn => {VALUES} !== drawn", arg=drawn)
+    assert page.evaluate("() => document.querySelector('.st-key-overlay .js-plotly-plot').dataset.mark") == "the same node"
+    assert page.evaluate(f"() => {RANGE}") == zoomed
+    assert len(overlay(page)) == len(before)
 
 
 def test_the_pointer_reads_every_strip_and_a_title_says_what_it_means(open_page):

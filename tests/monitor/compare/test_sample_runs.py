@@ -31,13 +31,13 @@ def _left(found):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_seed_of_the_reference_leaves_the_other_two(seed):
     found = _against(seed, tuple(other for other in SEEDS if other != seed))
-    assert len(found.parities) == 10
+    assert len(found.parities) == 11
     assert found.divergences == ()
 
 
 def test_fixed_is_at_parity_in_every_metric():
     found = _against("v1_fixed")
-    assert len(found.parities) == 10
+    assert len(found.parities) == 11
     assert found.divergences == ()
     assert found.overall_parity <= PARITY
 
@@ -69,3 +69,15 @@ def test_each_fault_alone_moves_its_own_term(name, term, other):
     assert f"log_ratio.{term}.abs_mean" in _left(found)
     assert f"log_ratio.{other}.abs_mean" not in _left(found)
     assert found.excess_at_first[term] > 5 * max(found.excess_at_first[other], 0)
+
+
+def test_a_chart_export_is_compared_with_what_the_reference_logged_and_not_with_its_tokens():
+    exports = sorted((SAMPLES / "wandb_export").glob("*.csv"))
+    told = {run.name: compare(metric_frame(run), {seed: _frame(seed) for seed in SEEDS}, name=run.name) for run in load(exports)}
+    assert {each.metric for each in told["v1-fixed-wandb"].parities} >= {"kl.total.k3", "clip_rate.total.outside", "ess.total.token"}
+    assert told["v1-fixed-wandb"].divergences == ()
+    assert _left(told["v1-broken-wandb"])["clip_rate.total.outside"].at_once
+    assert (
+        "cannot be told from this log"
+        in headline(metric_frame(load(exports)[1]), {seed: _frame(seed) for seed in SEEDS}, name="v1-broken-wandb").sentence
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +70,14 @@ def samples(tmp_path, monkeypatch):
 def app(samples):  # noqa: ARG001 a fixture cannot use another by mark
     """The dashboard, not yet run."""
     return AppTest.from_file(str(APP), default_timeout=60)
+
+
+@pytest.fixture
+def figure():
+    """Reads the figure that the overlay was given, as plotly's JSON text; "" where no overlay is on the page."""
+
+    def read(app):
+        drawn = [each.proto for each in app.get("bidi_component") if each.proto.component_name.endswith("ratiometer_grid")]
+        return json.loads(drawn[0].json)["figure"] if drawn else ""
+
+    return read

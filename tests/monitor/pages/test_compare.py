@@ -16,11 +16,12 @@ def crossing_rows(app):
     return app.table[0].value.to_dict("records")
 
 
-def chart(app):
-    return json.loads(app.get("plotly_chart")[0].proto.spec)
+@pytest.fixture
+def chart(figure):
+    return lambda app: json.loads(figure(app))
 
 
-def test_it_opens_on_the_samples_without_a_word_of_complaint(app):
+def test_it_opens_on_the_samples_without_a_word_of_complaint(app, chart):
     app.run()
     assert not app.exception
     assert not app.error
@@ -60,7 +61,7 @@ def test_a_run_without_a_split_shows_its_total_and_says_so(app):
     assert "Not recorded by total\\_only\\: Discrepancy" in texts(app)
 
 
-def test_the_address_restores_the_view(app):
+def test_the_address_restores_the_view(app, chart):
     app.query_params["runs"] = ["total_only"]
     app.query_params["reference"] = ["v1_fixed"]
     app.query_params["smoothing"] = "0.3"
@@ -77,7 +78,7 @@ def test_the_address_restores_the_view(app):
     assert chart(app)["layout"]["xaxis"]["title"]["text"] == "tokens"
 
 
-def test_a_run_that_does_not_count_tokens_is_said_to_be_missing_from_that_axis(app, monkeypatch, tmp_path):
+def test_a_run_that_does_not_count_tokens_is_said_to_be_missing_from_that_axis(app, monkeypatch, tmp_path, chart):
     (tmp_path / "counts_nothing.jsonl").write_text('{"step": 1, "reward.mean": 0.5}\n{"step": 2, "reward.mean": 0.75}\n')
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "counts_nothing.jsonl")])
     app.query_params["runs"] = ["counts_nothing", "v1_fixed"]
@@ -121,13 +122,13 @@ def test_without_samples_and_uploads_it_still_opens(app, samples):
     assert "No run is chosen" in texts(app)
 
 
-def test_a_path_that_cannot_be_read_is_a_sentence_and_the_others_stay(app, monkeypatch, tmp_path):
+def test_a_path_that_cannot_be_read_is_a_sentence_and_the_others_stay(app, monkeypatch, tmp_path, figure):
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and nothing more")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "torn.parquet"), str(tmp_path / "nowhere")])
     app.run()
     assert not app.exception
     assert [word in texts(app) for word in ("torn\\.parquet", "there is no such file")] == [True, True]
-    assert app.get("plotly_chart")
+    assert figure(app)
 
 
 def test_a_path_on_the_command_line_is_a_run(app, monkeypatch, tmp_path):
@@ -158,7 +159,7 @@ def test_a_page_that_fails_is_one_sentence(app, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "=cmd|' /C calc'!A0", "$\\frac{a}{b}$ *x* :red[y]"])
-def test_a_hostile_run_name_is_text(app, samples, name):
+def test_a_hostile_run_name_is_text(app, samples, name, figure):
     folder = samples / "v1_broken"
     (folder / "run.toml").write_text(f"name = {json.dumps(name)}\n")
     app.run()
@@ -166,13 +167,13 @@ def test_a_hostile_run_name_is_text(app, samples, name):
     assert not app.exception
     html = " ".join(each.proto.body for each in app.get("html"))
     assert "<img" not in html
-    assert "<img" not in app.get("plotly_chart")[0].proto.spec
+    assert "<img" not in figure(app)
     cells = [row["run"] for row in crossing_rows(app)]
     assert cells
     assert all("\\" in cell and "<img" not in cell.replace("\\<", "") for cell in cells)
 
 
-def test_a_part_of_the_run_is_drawn_and_stands_in_the_address(app):
+def test_a_part_of_the_run_is_drawn_and_stands_in_the_address(app, chart):
     app.query_params["from"] = "3"
     app.query_params["to"] = "6"
     app.run()
@@ -185,7 +186,7 @@ def test_a_part_of_the_run_is_drawn_and_stands_in_the_address(app):
     assert "No chosen run has a row between these steps" in texts(app)
 
 
-def test_a_control_that_changes_only_the_drawing_computes_nothing_again(app, monkeypatch):
+def test_a_control_that_changes_only_the_drawing_computes_nothing_again(app, monkeypatch, chart):
     app.run()
     monkeypatch.setattr("monitor.pages._results.compared", None)
     monkeypatch.setattr("monitor.pages._results.strip", None)

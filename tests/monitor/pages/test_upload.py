@@ -29,7 +29,7 @@ def said(elements):
     return " ".join(each.value for each in elements).replace("\\", "")
 
 
-def test_an_export_becomes_runs_that_are_in_the_overlay_and_selected(app):
+def test_an_export_becomes_runs_that_are_in_the_overlay_and_selected(app, figure):
     drop(app, ("ess.csv", CSV))
     assert "ess.csv: 3 runs read and selected (V0 reference, broken V1, fixed V1)." in said(app.success)
     turn_to(app, "compare")
@@ -37,7 +37,7 @@ def test_an_export_becomes_runs_that_are_in_the_overlay_and_selected(app):
     assert app.multiselect(key="runs").value == ["v1_broken", "v1_fixed", "V0-reference", "broken-V1", "fixed-V1"]
     rows = app.table[0].value.to_dict("records")
     assert "broken V1" in {row["run"] for row in rows}
-    assert "broken V1 (ESS of the total)" in app.get("plotly_chart")[0].proto.spec
+    assert "broken V1 (ESS of the total)" in figure(app)
 
 
 def test_the_upload_box_is_empty_afterwards_and_the_file_is_kept(app):
