@@ -25,6 +25,8 @@ samples: $(VENV)/.installed
 
 benchmarks: $(VENV)/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.kernel
+	$(BIN)/python -m tests.benchmarks.readers
+	$(BIN)/python -m tests.benchmarks.wandb_file
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

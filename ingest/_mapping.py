@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest._names import Names, base_key, hint_for
 from ingest.dialect import Dialect, Key
-from ingest.identify import base_key
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
 from ingest.schema import SCALARS
 
+Marks = Mapping[tuple[str, int], str]  # (key, step) -> what must be known about that value
+_NOTHING: Marks = {}
+_UNDER_SETTINGS = "no quantity of ours under this run's settings"
 
-def settings(config: Config, dialect: Dialect) -> Config:
-    """Add our names of a framework's settings to a configuration; what is set under our names already stays."""
-    return {ours: config[theirs] for theirs, ours in dialect.config.items() if theirs in config} | dict(config)
 
-
-def map_scalars(raw: RawLog, dialect: Dialect, config: Config) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
+def map_scalars(
+    raw: RawLog, dialect: Dialect, config: Config, marks: Marks = _NOTHING, caveats: Mapping[str, str] | None = None
+) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
     """Turn raw values into quantities, sorted by step; values of one step keep the order of the file.
 
     Rows in = rows out (derived values apart) + rows of the problems.
@@ -27,55 +29,73 @@ def map_scalars(raw: RawLog, dialect: Dialect, config: Config) -> tuple[pa.Table
         raw: the log.
         dialect: the framework's names.
         config: settings, under our names too.
+        marks: what must be known about single values.
+        caveats: what must be known about all values of a key.
     """
     derived = dialect.derive(raw, config)
-    keys = {key.raw: dialect.adjust(key, config) for key in reversed((*dialect.keys, *dialect.aliases))}
-    seen = pc.unique(raw.scalars.column("key")).to_pylist()
-    winners = _winners(keys, dialect, {base_key(key) for key in seen})
+    names = Names(dialect=dialect, config=config, present={base_key(key) for key in _keys(raw)})
     tables, problems = [], []
-    for name in seen:
-        rows = raw.scalars.filter(pc.equal(raw.scalars.column("key"), name))
-        key = keys.get(base_key(name))
+    for name, rows in by_key(raw.scalars):
+        key = names.key(base_key(name))
         if key is None:
-            problems.append(_unmapped(raw.path, name, rows.num_rows, dialect.hints))
-        elif winners[key.quantity] != key.raw:
-            problems.append(_shadowed(raw.path, name, rows.num_rows, winners[key.quantity], key.quantity))
+            problems.append(_unmapped(raw.path, name, rows.num_rows, names))
+        elif names.winners[key.quantity] != base_key(name):
+            problems.append(_shadowed(raw.path, name, rows.num_rows, names.winners[key.quantity], key.quantity))
         else:
             kept = rows.filter(pc.not_equal(rows.column("value"), key.placeholder)) if key.placeholder is not None else rows
-            problems += _placeholders(raw.path, name, rows.num_rows - kept.num_rows, key)
-            tables.append(_renamed(kept, name, key))
+            problems += [*_placeholders(raw.path, name, rows.num_rows - kept.num_rows, key), *_constants(raw.path, name, key)]
+            tables.append(_renamed(kept, name, key, marks, (caveats or {}).get(name, "")))
     table = pa.concat_tables([SCALARS.empty_table(), *tables, derived.scalars])
     return table.take(pc.sort_indices(table, sort_keys=[("step", "ascending")])), (*problems, *derived.problems)
 
 
-def _winners(keys: Mapping[str, Key], dialect: Dialect, present: set[str]) -> dict[str, str]:
-    """Quantity -> the raw key it is taken from: the first in the dialect's order that the log has."""
-    winners: dict[str, str] = {}
-    for known in (*dialect.keys, *dialect.aliases):
-        if known.raw in present:
-            winners.setdefault(keys[known.raw].quantity, known.raw)
-    return winners
+def _keys(raw: RawLog) -> list[str]:
+    keys: list[str] = pc.unique(raw.scalars.column("key")).to_pylist()
+    return keys
 
 
-def _renamed(rows: pa.Table, name: str, key: Key) -> pa.Table:
+def by_key(scalars: pa.Table) -> list[tuple[str, pa.Table]]:
+    """The rows of each key in the order of the file; one pass over the table, however many keys there are."""
+    coded = scalars.column("key").combine_chunks().dictionary_encode()
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    rows = scalars.take(pa.array(order))
+    ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
+    starts = [0, *ends[:-1]]
+    return [(name, rows.slice(start, end - start)) for name, start, end in zip(coded.dictionary.to_pylist(), starts, ends, strict=False)]
+
+
+def _renamed(rows: pa.Table, name: str, key: Key, marks: Marks, caveat: str) -> pa.Table:
     """One key's rows as SCALARS; an envelope keeps its ending, and changes sides where the sign does."""
-    end = name.removeprefix(key.raw)
-    if key.sign < 0:
+    factor = float(key.sign) * key.scale
+    end = name.removeprefix(base_key(name))
+    if factor < 0:
         end = {".group_low": ".group_high", ".group_high": ".group_low"}.get(end, end)
     length = rows.num_rows
     columns = {
         "step": rows.column("step"),
         "quantity": pa.repeat(pa.scalar(key.quantity + end), length),
-        "value": pc.multiply(rows.column("value"), float(key.sign)),
+        "value": pc.multiply(rows.column("value"), factor),
         "source_key": pa.repeat(pa.scalar(name), length),
-        "caveat": pa.repeat(pa.scalar(key.all_caveats), length),
+        "caveat": _caveats(rows, name, "; ".join(part for part in (key.all_caveats, caveat) if part), marks),
         "wall_time": rows.column("wall_time"),
     }
     return pa.Table.from_arrays([columns[field.name] for field in SCALARS], schema=SCALARS)
 
 
-def _unmapped(path: str, name: str, rows: int, hints: Mapping[str, str]) -> ReadProblem:
-    what = hints.get(base_key(name), "no quantity of ours goes by this key, so it is not shown")
+def _caveats(rows: pa.Table, name: str, common: str, marks: Marks) -> pa.Array:
+    own = {step: said for (key, step), said in marks.items() if key == name}
+    if not own:
+        return pa.repeat(pa.scalar(common), rows.num_rows)
+    texts = {step: "; ".join(part for part in (common, said) if part) for step, said in own.items()}
+    return pa.array([texts.get(step, common) for step in rows.column("step").to_pylist()], pa.string())
+
+
+def _unmapped(path: str, name: str, rows: int, names: Names) -> ReadProblem:
+    base = base_key(name)
+    otherwise = _UNDER_SETTINGS if base in names.spelled else "no quantity of ours goes by this key, so it is not shown"
+    what = hint_for(names.dialect.hints, base) or otherwise
     return ReadProblem(path=path, place=f"key {name}", what=what, rows=rows, kind=ProblemKind.UNMAPPED)
 
 
@@ -89,3 +109,10 @@ def _placeholders(path: str, name: str, rows: int, key: Key) -> list[ReadProblem
         return []
     what = f"the framework writes {key.placeholder:g} for 'none': these are not values of {key.quantity}"
     return [ReadProblem(path=path, place=f"key {name}", what=what, rows=rows, kind=ProblemKind.PLACEHOLDER)]
+
+
+def _constants(path: str, name: str, key: Key) -> list[ReadProblem]:
+    if not key.constant:
+        return []
+    what = f"{key.quantity} is constant by construction: {key.constant}"
+    return [ReadProblem(path=path, place=f"key {name}", what=what, kind=ProblemKind.NOTE)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from ingest.readers._wandb_segments import joined
 from ingest.run import ProblemKind, RawLog, ReadProblem
 
 _MERGED = "wandb_csv"  # the one container in which a run is spread over files that know its name
@@ -14,11 +15,11 @@ _LISTED = 5
 
 
 def merged(raws: Iterable[RawLog]) -> tuple[RawLog, ...]:
-    """Join raw logs of one run name that come from different wandb exports; all others stay as they are."""
+    """Join raw logs of one run name that come from different wandb exports, and starts of one run; all others stay as they are."""
     found: list[RawLog] = []
     holders: dict[str, int] = {}  # run name -> its place in `found`
     files: dict[str, set[str]] = {}  # run name -> the files it was read from; two runs of one file are two runs
-    for raw in raws:
+    for raw in joined(raws):
         if raw.container == _MERGED and raw.path not in files.setdefault(raw.name, {raw.path}):
             files[raw.name].add(raw.path)
             found[holders[raw.name]] = _joined(found[holders[raw.name]], raw)

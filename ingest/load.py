@@ -4,114 +4,123 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-import pyarrow.compute as pc
-
-from ingest._mapping import map_scalars, settings
+from ingest._experiments import join
 from ingest._merge import merged
-from ingest.dialect import Dialect
-from ingest.errors import ReadError, UnknownDialectError
-from ingest.identify import base_key, dialect_named, identify_dialect, identify_reader, score, unknown
-from ingest.readers._files import is_inside
-from ingest.readers.run_folder import DESCRIPTION, is_run
-from ingest.run import RawLog, Role, Run
+from ingest._places import parts
+from ingest._understand import Wish, understand
+from ingest.errors import RatiometerError, ReadError
+from ingest.identify import address_reader, dialect_named, identify_reader
+from ingest.run import RawLog, ReadProblem, Run
+from ingest.user_mapping import UserMapping
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._]+")
 _LONGEST_ID = 60
-_NOT_SETTINGS = ("name", "role", "group")  # of run.toml: they are fields of the Run
+T = TypeVar("T")
+Paths = Path | str | Sequence[Path | str]
 
 
-def load(path: Path | Sequence[Path], dialect: str | None = None) -> tuple[Run, ...]:
-    """Read one file, one run's folder, a folder of runs, or several exports of the same runs.
+def load(path: Paths, dialect: str | None = None, mapping: UserMapping | None = None) -> tuple[Run, ...]:
+    """Read one file, one run's folder, a folder of runs, several exports of the same runs, or an address such as `wandb:…`.
+
+    What cannot be read beside others that can is a problem of the first run, by its path.
 
     Args:
-        path: a file or folder; several wandb CSV files are merged by run name.
+        path: a file, folder or address; several wandb CSV files are merged by run name.
         dialect: id of the dialect to use instead of the one that the keys suggest.
+        mapping: the user's own word on keys, and on the dialect where `dialect` says nothing.
 
     Raises:
         UnknownContainerError: no reader takes a path.
         UnknownDialectError: no dialect knows any key of a run, and it has no token log.
         ReadError: a file cannot be read; TooLargeError where it exceeds a bound.
     """
-    chosen = dialect_named(dialect) if dialect is not None else None
+    mapping = mapping or UserMapping()
+    named = dialect if dialect is not None else mapping.dialect
+    wish = Wish(dialect=dialect_named(named) if named is not None else None, keys=mapping.keys)
+    failed = _Failed()
+    raws = _raws(path, failed)
+    pairs = zip(raws, _ids(raws), strict=True)
+    runs = failed.passed_over((raw.path, partial(_understood, raw, wish, name)) for raw, name in pairs)
+    return (replace(runs[0], problems=(*runs[0].problems, *failed.problems)), *runs[1:])
+
+
+def raw_logs(path: Paths) -> tuple[RawLog, ...]:
+    """The same, not interpreted: what the files say, key by key, in no dialect.
+
+    Raises:
+        UnknownContainerError, ReadError: as `load`.
+    """
+    return _raws(path, _Failed())
+
+
+def _raws(path: Paths, failed: _Failed) -> tuple[RawLog, ...]:
     paths = [path] if isinstance(path, (str, Path)) else list(dict.fromkeys(path))
-    raws = merged([raw for one in paths for raw in _read(Path(one))])
-    if not raws or not any(raw.scalars.num_rows or raw.tokens or raw.config for raw in raws):
+    reads = [each for one in paths for each in _reads(str(one))]
+    raws = join(merged(failed.passed_over(reads) if reads else []))
+    if not any(raw.scalars.num_rows or _has_tokens(raw) or raw.config for raw in raws):
         raise _nothing(paths)
-    return tuple(_run(raw, chosen, name) for raw, name in zip(raws, _ids(raws), strict=True))
+    return raws
 
 
-def _nothing(paths: list[Path]) -> ReadError:
+def _has_tokens(raw: RawLog) -> bool:
+    """Whether there is anything in a token log; of some dumps only the size of the files tells."""
+    return raw.tokens is not None and any(piece.size if piece.rows is None else piece.rows for piece in raw.tokens.pieces)
+
+
+@dataclass
+class _Failed:
+    """What could not be read, while something else could."""
+
+    errors: list[tuple[str, RatiometerError]] = field(default_factory=list)
+
+    def passed_over(self, reads: Iterable[tuple[str, Callable[[], Iterable[T]]]]) -> list[T]:
+        """All that can be read; the first error where nothing can.
+
+        Raises:
+            RatiometerError: of the first thing, if each failed.
+        """
+        found: list[T] = []
+        before = len(self.errors)
+        for where, read in reads:
+            try:
+                found += read()
+            except RatiometerError as error:
+                self.errors.append((where, error))
+        if not found and len(self.errors) > before:
+            raise self.errors[before][1]
+        return found
+
+    @property
+    def problems(self) -> list[ReadProblem]:
+        """Each failure as a problem of the file that it is about."""
+        return [ReadProblem(path=where, place="the whole of it", what=f"not read: {error}") for where, error in self.errors]
+
+
+def _reads(where: str) -> list[tuple[str, Callable[[], Iterable[RawLog]]]]:
+    """Each thing at a path with the call that reads it."""
+    by_address = address_reader(where)
+    if by_address is not None and (read := by_address.read_address) is not None:
+        return [(where, partial(read, where))]
+    return [(str(part), partial(_read, part)) for part in parts(Path(where))]
+
+
+def _read(part: Path) -> tuple[RawLog, ...]:
+    return identify_reader(part).read(part)
+
+
+def _understood(raw: RawLog, wish: Wish, run_id: str) -> tuple[Run]:
+    return (understand(raw, wish, run_id),)
+
+
+def _nothing(paths: Sequence[Path | str]) -> ReadError:
     where = ", ".join(str(path) for path in paths) or "no path"
     return ReadError(where, expected="at least one value", found="none (blank cells only, or no file)", remedy="Was the export finished?")
-
-
-def _read(path: Path) -> Iterator[RawLog]:
-    """Yield the raw logs of a path; a folder that is no run itself stands for what lies in it."""
-    for part in _parts(path) if path.is_dir() and not is_run(path) else [path]:
-        yield from identify_reader(part).read(part)
-
-
-def _parts(folder: Path) -> list[Path]:
-    """Runs below a folder, else its CSV exports, else the folder itself (of Parquet parts, or an error).
-
-    Where some sub-folders are described by a run.toml, those without are something else and passed over.
-    """
-    children = sorted(child for child in folder.iterdir() if is_inside(child, folder))
-    runs = [child for child in children if child.is_dir() and is_run(child)]
-    described = [run for run in runs if (run / DESCRIPTION).is_file()]
-    exports = [child for child in children if child.is_file() and child.suffix.lower() == ".csv"]
-    return described or runs or exports or [folder]
-
-
-def _run(raw: RawLog, chosen: Dialect | None, run_id: str) -> Run:
-    dialect = _dialect(raw, chosen)
-    config = settings(raw.config, dialect) if dialect else raw.config
-    scalars, problems = map_scalars(raw, dialect or _NO_DIALECT, config)
-    return Run(
-        id=run_id,
-        name=raw.name,
-        path=raw.path,
-        dialect=dialect.id if dialect else "",
-        old_is=dialect.old_is if dialect else "",
-        scalars=scalars,
-        tokens=raw.tokens,
-        config={key: value for key, value in config.items() if key not in _NOT_SETTINGS},
-        problems=(*raw.problems, *problems),
-        role=_role(raw),
-        group=str(raw.config.get("group", "")),
-        root=Path(raw.path) if Path(raw.path).is_dir() else None,
-    )
-
-
-_NO_DIALECT = Dialect(id="", title="", old_is="", keys=())
-
-
-def _dialect(raw: RawLog, chosen: Dialect | None) -> Dialect | None:
-    """The dialect of a log's keys; None where it has no keys, or none that is known beside a token log."""
-    keys = {base_key(key) for key in pc.unique(raw.scalars.column("key")).to_pylist()}
-    if not keys:
-        return None
-    if chosen is not None:
-        if not raw.tokens and score(chosen, keys) == (0, 0):
-            raise UnknownDialectError(f"{raw.path}, run {raw.name}: {chosen.id} knows none of the keys. {unknown(keys)}")
-        return chosen
-    try:
-        return identify_dialect(keys)
-    except UnknownDialectError as refused:
-        if raw.tokens:
-            return None
-        raise UnknownDialectError(f"{raw.path}, run {raw.name}: {refused}") from refused
-
-
-def _role(raw: RawLog) -> Role:
-    named = raw.config.get("role", Role.CANDIDATE)
-    if named not in tuple(Role):
-        expected = f"role = {' or '.join(Role)}"
-        raise ReadError(f"{raw.path}/{DESCRIPTION}", expected=expected, found=f"{str(named)[:80]!r}", remedy="Correct or remove it.")
-    return Role(str(named))
 
 
 def _ids(raws: Iterable[RawLog]) -> list[str]:

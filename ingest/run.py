@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Config = Mapping[str, str | int | float | bool]
 
 
+RESUMED = "resumed at this step"  # how the caveat of the first value after a restart begins
+
+
 class ProblemKind(StrEnum):
     """How a problem touches the rows it counts."""
 
@@ -57,6 +60,7 @@ class RawLog:
     tokens: TokenLog | None = None
     config: Config = field(default_factory=dict)  # flat, dotted keys
     problems: tuple[ReadProblem, ...] = ()
+    axis: str = ""  # the key whose values are the steps, where the file names one; it is not among the scalars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,9 @@ class Run:
     role: Role = Role.CANDIDATE
     group: str = ""  # seeds of one configuration share a group
     root: Path | None = None  # the run's folder, where it has one
+    container: str = ""  # id of the reader
+    why: str = ""  # why it was read in this dialect, in words
+    config_sources: Mapping[str, str] = field(default_factory=dict)  # our setting -> the framework's key it was taken from
 
 
-__all__ = ["Config", "ProblemKind", "RawLog", "ReadProblem", "Role", "Run"]
+__all__ = ["RESUMED", "Config", "ProblemKind", "RawLog", "ReadProblem", "Role", "Run"]

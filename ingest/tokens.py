@@ -1,9 +1,9 @@
-"""A token log on disk: which Parquet pieces it has, and how a row group of one becomes a canonical table."""
+"""A token log on disk: which pieces it has, and how a row group of one becomes a canonical table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from ingest.run import ReadProblem
 from ingest.schema import TOKENS, TOKENS_REQUIRED
 
 PieceKey = tuple[str, int, int]
+RowGroup = Callable[[Path, int], tuple[pa.Table, tuple[ReadProblem, ...]]]  # file, index -> a row per token, canonical names
 _OWN_NAMES = {name: name for name in TOKENS.names}
 _REMEDY = "docs/token_log.md lists the columns; rename yours, or have the trainer write them with monitor.record."
 
@@ -32,15 +33,17 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenPiece:
-    """One closed Parquet file of a token log."""
+    """One closed file of a token log: Parquet, or what a framework dumps in a format of its own and `read` knows."""
 
     path: Path
-    layout: Layout
     rename: Mapping[str, str]  # column in the file -> canonical column
-    row_groups: int
-    rows: int
+    row_groups: int  # what is read at once; of other formats than Parquet, ranges of the file
+    rows: int | None  # tokens or responses; None where only reading the file tells
     size: int
     mtime_ns: int
+    layout: Layout = Layout.TOKEN_ROWS
+    read: RowGroup | None = None  # None for Parquet
+    shown_as: str = ""  # how the user knows the file, where that is not its path: a member of an archive
 
     @property
     def key(self) -> PieceKey:
@@ -117,7 +120,22 @@ def read_row_group(
     Raises:
         ReadError: the row group is damaged, or a column cannot be cast to its type without loss of its integers.
     """
+    if not piece.shown_as:
+        return _row_group(piece, index, columns)
+    try:
+        table, problems = _row_group(piece, index, columns)
+    except ReadError as error:
+        where = error.where.replace(str(piece.path), piece.shown_as)
+        raise type(error)(where, expected=error.expected, found=error.found, remedy=error.remedy) from error
+    return table, tuple(replace(problem, path=piece.shown_as) for problem in problems)
+
+
+def _row_group(piece: TokenPiece, index: int, columns: frozenset[str] | None) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
     place = f"row group {index}"
+    if piece.read is not None:
+        table, said = piece.read(piece.path, index)
+        found, changed = _as_tokens(table, piece, place, columns)
+        return found, (*said, *changed)
     try:
         return _as_tokens(_raw_columns(piece, index, columns), piece, place, columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:

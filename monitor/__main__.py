@@ -1,4 +1,4 @@
-"""The command line: python -m monitor summarize | check | compare.
+"""The command line: python -m monitor identify | ingest | summarize | check | compare.
 
 Exit codes: 0 nothing found, 1 something found, 2 the input cannot be read or cannot tell. With `--json` standard output holds one
 document and nothing else, an error included; its schemas are in docs/schema/.

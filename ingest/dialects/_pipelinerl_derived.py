@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.dialect import Derived
+from ingest.dialects import _fast_llm
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
 from ingest.schema import SCALARS
 
 _ESS_KEYS = ("rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum", "rl/num_output_tokens_sum")
 _ESS_CAVEAT = "derived: sum² / (tokens · sum of squares) over the tokens of the step, as later versions log rl/ess"
 _LAG, _SAMPLES = "stats/lag", "stats/samples"
+_LAGS = (_LAG, *_fast_llm.STALENESS)
 _NO_CONVERSION = (
     "counted in samples; converting it to optimizer steps takes the samples per optimizer step: "
     "set trainer.samples_per_step, or log stats/samples beside it"
@@ -29,20 +31,21 @@ def derive(raw: RawLog, config: Config, *, ess_caveat: str) -> Derived:
         config: settings under our names.
         ess_caveat: what the loss of this run does to the ratio before it is summed; "" for nothing.
     """
-    logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", _LAG, _SAMPLES)}
+    logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", *_LAGS, _SAMPLES)}
     tables, problems = [], []
     if not logged["rl/ess"]:
         caveat = "; ".join(part for part in (_ESS_CAVEAT, ess_caveat) if part)
         tables.append(_joined("ess.total.token", _ESS_KEYS, logged, _ess, caveat))
     caveat = "derived: mean over sequences of per-sequence token means"
     tables.append(_joined("log_ratio.total.mean", ("rl/new_logprobs", "rl/old_logprobs"), logged, lambda new, old: new - old, caveat))
-    if logged[_LAG]:
+    lag = next((key for key in _LAGS if logged[key]), None)
+    if lag:
         samples, source = samples_per_step(config, logged[_SAMPLES])
         if samples:
             caveat = f"derived: samples divided by {samples:g} samples per optimizer step ({source}); of the oldest response at its start"
-            tables.append(_joined("version_lag.max", (_LAG,), logged, lambda lag: lag / samples, caveat))
+            tables.append(_joined("version_lag.max", (lag,), logged, lambda behind: behind / samples, caveat))
         else:
-            problems.append(ReadProblem(path=raw.path, place=f"key {_LAG}", what=_NO_CONVERSION, kind=ProblemKind.NOTE))
+            problems.append(ReadProblem(path=raw.path, place=f"key {lag}", what=_NO_CONVERSION, kind=ProblemKind.NOTE))
     return Derived(scalars=pa.concat_tables([SCALARS.empty_table(), *tables]), problems=tuple(problems))
 
 

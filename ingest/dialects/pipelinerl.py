@@ -1,4 +1,4 @@
-"""PipelineRL: the `finetune` run's `rl/*` and `stats/*`, the `actor` run's `actor/*`.
+"""PipelineRL: the `finetune` run's `rl/*` and `stats/*`, the `actor` run's `actor/*`, and Fast-LLM's `training.*` where that trains.
 
 Read from ServiceNow/PipelineRL at 58d3934 (June 2026): `finetune/rl/__init__.py` (`rl_step`), `finetune/rl/utils.py`
 (`aggregate_rl_stats`), `finetune_loop.py`, `actor.py` (`publish_stats`). In its names `new` is the policy being updated
@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.dialect import Derived, Dialect, Key
+from ingest.dialects import _fast_llm
+from ingest.dialects._formulas import together
+from ingest.dialects._pipelinerl_config import RENAMED, settings
 from ingest.dialects._pipelinerl_derived import derive
 from ingest.run import Config, RawLog
 
@@ -26,6 +29,8 @@ _NO_REFERENCE = (
     "to the reference model, NOT of engine against trainer; with kl_coef = 0 (the default) there is no reference model, the engine's "
     "log-probabilities stand for it, and this is k3 of rollout against new, reversed and clamped"
 )
+_ONE_DATASET = "of one dataset or domain, the first by name where there are several"
+_EVALUATION = "of the evaluation's rollouts, not of those trained on; no quantity of ours"
 _LOG_EACH = "averages are too large by finetune.log_each_n_steps, which is over 1: several steps are summed, one step's samples divide"
 _OF_RATIO = ("rl/ratio_new_old", "rl/ess", "rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum")
 _COUNTERS = ("tokens", "passes", "epoch", "queue/batches", "samples_too_old_to_queue", "samples_too_old_to_train", "time_waiting_for_data")
@@ -87,6 +92,9 @@ _KEYS = (
     Key(raw="actor/output_tokens_mean", quantity="response_length.mean", aggregation=_ROLLOUTS, caveat="all turns of a rollout together"),
     Key(raw="actor/output_tokens_max", quantity="response_length.max", aggregation=_ROLLOUTS, caveat="not logged where all are equal"),
     Key(raw="actor/output_tokens_min", quantity="response_length.min", aggregation=_ROLLOUTS, caveat="not logged where all are equal"),
+    Key(raw="actor/*/reward_mean", quantity="reward.mean", aggregation=_ROLLOUTS, caveat=_ONE_DATASET),
+    Key(raw="actor/*/output_tokens_mean", quantity="response_length.mean", aggregation=_ROLLOUTS, caveat=_ONE_DATASET),
+    *_fast_llm.KEYS,
 )
 
 
@@ -110,13 +118,13 @@ def _adjust(key: Key, config: Config) -> Key:
     elif key.raw == _CLIP:
         key = replace(key, truncation={"": _MAYBE_UPPER_ONLY, "reinforce": _UPPER_ONLY}.get(loss, ""))
     every = config.get("finetune.log_each_n_steps", 1)
-    if key.aggregation == _SEQUENCES and isinstance(every, (int, float)) and every > 1:
+    if key.raw.startswith("rl/") and key.aggregation == _SEQUENCES and isinstance(every, (int, float)) and every > 1:
         key = replace(key, caveat="; ".join(part for part in (key.caveat, _LOG_EACH) if part))
     return key
 
 
 def _derive(raw: RawLog, config: Config) -> Derived:
-    return derive(raw, config, ess_caveat=_truncation(config))
+    return together(derive(raw, config, ess_caveat=_truncation(config)), _fast_llm.derive(raw))
 
 
 DIALECT = Dialect(
@@ -130,20 +138,16 @@ DIALECT = Dialect(
         "rl/ratio_ref_new": "a ratio to the reference model, not to the engine; no quantity of ours",
         "rl/ratio_ref_old": "a ratio to the reference model, not to the trainer; no quantity of ours",
         "rl/clamp_log_ratio_ref_new_indicator": "the clamp of the KL to the reference model, not the clip of the loss; no quantity of ours",
+        "actor/test_*": _EVALUATION,
+        "actor/*/test_*": _EVALUATION,
+        "actor/model_version_*": "version numbers, counted in samples; stats/lag says how far behind they are",
+        "actor/trainer_model_version": "a version number, counted in samples; stats/lag says how far behind the batch is",
+        **_fast_llm.HINTS,
         **dict.fromkeys((f"stats/{name}" for name in _COUNTERS), "a counter of the framework; no quantity of ours"),
     },
-    config={
-        "finetune.rl.policy_loss": "objective.loss",
-        "finetune.rl.epsilon_low": "objective.eps_low",
-        "finetune.rl.epsilon_high": "objective.eps_high",
-        "llm.parameters.temperature": "sampling.temperature",
-        "llm.parameters.top_p": "sampling.top_p",
-        "llm.parameters.top_k": "sampling.top_k",
-        "vllm_config.vllm_kwargs.logprobs-mode": "engine.logprobs_mode",
-        "vllm_config.vllm_kwargs.enable-prefix-caching": "engine.enable_prefix_caching",
-        "vllm_config.vllm_kwargs.async-scheduling": "engine.async_scheduling",
-        "vllm_config.vllm_kwargs.dtype": "engine.dtype",
-    },
+    config=RENAMED,
+    step=("stats/completed_steps",),
     adjust=_adjust,
     derive=_derive,
+    settings=settings,
 )

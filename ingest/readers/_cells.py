@@ -13,14 +13,53 @@ import numpy as np
 from ingest._bounds import check_columns, check_text
 from ingest.errors import ReadError
 from ingest.readers._numbers import number
+from ingest.readers._quick_cells import quick_cells
 from ingest.readers._tally import Tally
 from ingest.readers._text import empty, encoding
 from ingest.run import ProblemKind, ReadProblem
 
 
-@dataclass
+def _no_lines() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
+def _no_values() -> np.ndarray:
+    return np.zeros(0, np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """The cells of one column that say something: numbers with their lines, and the lines of what is no number."""
+
+    name: str
+    lines: np.ndarray = field(default_factory=_no_lines)  # int64, ascending
+    values: np.ndarray = field(default_factory=_no_values)  # float64, same length
+    junk: Tally = field(default_factory=Tally)
+
+    @property
+    def cells(self) -> int:
+        """Cells that are not blank."""
+        return len(self.values) + self.junk.count
+
+    def at(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values on the lines asked for, NaN where the cell is blank, and whether there is a number."""
+        place, there = places(self.lines, lines)
+        return np.where(there, self.values[place], np.nan) if self.lines.size else np.full(lines.size, np.nan), there
+
+
+def places(lines: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each line asked for stands among ascending lines, and whether it does."""
+    if lines is asked or np.array_equal(lines, asked):
+        return np.arange(asked.size), np.ones(asked.size, bool)
+    if not lines.size:
+        return np.zeros(asked.size, np.int64), np.zeros(asked.size, bool)
+    place = np.minimum(np.searchsorted(lines, asked), lines.size - 1)
+    return place, lines[place] == asked
+
+
+@dataclass
+class _Growing:
+    """A column as it is read, cell by cell."""
 
     name: str
     lines: array[int] = field(default_factory=lambda: array("q"))
@@ -37,19 +76,9 @@ class Column:
         self.lines.append(line)
         self.values.append(value)
 
-    @property
-    def cells(self) -> int:
-        """Cells that are not blank."""
-        return len(self.values) + self.junk.count
-
-    def at(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values on the lines asked for, NaN where the cell is blank, and whether there is a number."""
-        own, values = np.array(self.lines, np.int64), np.array(self.values, np.float64)
-        if not own.size:
-            return np.full(lines.size, np.nan), np.zeros(lines.size, bool)
-        place = np.minimum(np.searchsorted(own, lines), own.size - 1)
-        there = own[place] == lines
-        return np.where(there, values[place], np.nan), there
+    def column(self) -> Column:
+        """The column, all read."""
+        return Column(name=self.name, lines=np.array(self.lines, np.int64), values=np.array(self.values, np.float64), junk=self.junk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +100,7 @@ class CutError(ReadError):
         self.problem = ReadProblem(path=str(path), place=f"lines {first} to {last}", what=what, rows=max(1, last - first + 1))
 
 
-def records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Yield last line number and cells of every record that is not blank, the header first.
 
     Raises:
@@ -81,7 +110,7 @@ def records(path: Path) -> Iterator[tuple[int, list[str]]]:
     check_text(path, path.stat().st_size)
     line = 0
     with path.open(encoding=encoding(path), newline="") as file:
-        reader = csv.reader(file, strict=True)
+        reader = csv.reader(file, strict=True, delimiter=delimiter)
         try:
             for cells in reader:
                 line = reader.line_num
@@ -92,13 +121,13 @@ def records(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise _broken(path, line + 1, reader.line_num, broken) from broken
 
 
-def header(path: Path) -> list[str]:
+def header(path: Path, delimiter: str = ",") -> list[str]:
     """Read the names of the columns.
 
     Raises:
         ReadError: see `records`.
     """
-    for _, names in records(path):
+    for _, names in records(path, delimiter):
         return [name.strip() for name in names]
     raise empty(path)
 
@@ -110,24 +139,28 @@ def _broken(path: Path, first: int, last: int, broken: Exception) -> ReadError:
     return ReadError(where, expected="comma-separated UTF-8 text", found=str(broken), remedy="Export the file again.")
 
 
-def sheet(path: Path) -> Sheet:
+def sheet(path: Path, delimiter: str = ",") -> Sheet:
     """Read all cells as numbers.
 
     Raises:
         ReadError: see `records`.
     """
-    columns = tuple(Column(name=name) for name in header(path))
+    names = header(path, delimiter)
+    if (quick := quick_cells(path, names, delimiter)) is not None:
+        return Sheet(columns=tuple(Column(name=one.name, lines=one.lines, values=one.values) for one in quick), problems=())
+    growing = [_Growing(name=name) for name in names]
     short, long = Tally(), Tally()
     cut: list[ReadProblem] = []
-    for line, cells in _until_cut(records(path), cut):
-        for column, cell in zip(columns, cells, strict=False):
+    for line, cells in _until_cut(records(path, delimiter), cut):
+        for column, cell in zip(growing, cells, strict=False):
             column.add(line, cell)
-        if len(cells) < len(columns):
+        if len(cells) < len(growing):
             short.add(f"line {line}")
-        for cell in cells[len(columns) :]:
+        for cell in cells[len(growing) :]:
             if cell.strip():
                 long.add(f"line {line}")
-    return Sheet(columns=columns, problems=(*_notes(short, path), *long.problems(str(path), "cells beyond the last column"), *cut))
+    problems = (*_notes(short, path), *long.problems(str(path), "cells beyond the last column"), *cut)
+    return Sheet(columns=tuple(column.column() for column in growing), problems=problems)
 
 
 def _until_cut(found: Iterator[tuple[int, list[str]]], cut: list[ReadProblem]) -> Iterator[tuple[int, list[str]]]:

@@ -57,19 +57,17 @@ def _axis(parts: Chart, name: str, where: str) -> tuple[Steps, bool]:
 
 def _lines_of(parts: Chart, name: str) -> np.ndarray:
     """Lines on which a run has any number."""
-    lines = [
-        np.array(column.lines, np.int64) for one in parts.series if one.run == name for column in (one.value, one.low, one.high) if column
-    ]
-    return np.unique(np.concatenate(lines))
+    columns = [column for one in parts.series if one.run == name for column in (one.value, one.low, one.high) if column]
+    first = columns[0].lines
+    if all(column.lines is first or np.array_equal(column.lines, first) for column in columns[1:]):
+        return first
+    return np.unique(np.concatenate([column.lines for column in columns]))
 
 
 def _only(column: Column, lines: np.ndarray) -> Column:
     """The numbers of a column on some lines."""
     values, there = column.at(lines)
-    kept = Column(name=column.name)
-    kept.lines.frombytes(lines[there].tobytes())
-    kept.values.frombytes(values[there].tobytes())
-    return kept
+    return Column(name=column.name, lines=lines if there.all() else lines[there], values=values[there])
 
 
 def _where_run_is(x: Column, steps: Steps) -> Column:
@@ -92,10 +90,10 @@ def _take_series(rows: Rows, series: Series, steps: Steps, where: str) -> list[R
 
 def _differs(envelope: Column | None, value: Column) -> bool:
     """Whether an envelope says anything that the values do not; NaN beside NaN is the same."""
-    if envelope is None:
+    if envelope is None or envelope.values is value.values:
         return False
-    values, there = value.at(np.array(envelope.lines, np.int64))
-    return not (there.all() and np.array_equal(values, np.array(envelope.values, np.float64), equal_nan=True))
+    values, there = value.at(envelope.lines)
+    return not (there.all() and np.array_equal(values, envelope.values, equal_nan=True))
 
 
 def _shape_problems(parts: Chart, where: str) -> list[ReadProblem]:

@@ -7,17 +7,17 @@ from pathlib import Path
 from ingest.run import ProblemKind, ReadProblem
 
 _LISTED = 5
-_LEVELS = ("", "*/", "*/*/")  # no deeper, so that a path typed by mistake does not search a whole disk
+_LEVELS = 2  # no deeper, so that a path typed by mistake does not search a whole disk
 
 
-def files_under(folder: Path, suffix: str) -> tuple[tuple[Path, ...], tuple[ReadProblem, ...]]:
-    """Find the files in a folder and two levels below whose names end in `suffix`, sorted; links out of the folder are not followed.
+def files_under(folder: Path, suffix: str, levels: int = _LEVELS) -> tuple[tuple[Path, ...], tuple[ReadProblem, ...]]:
+    """Find the files in a folder and some levels below whose names end in `suffix`, sorted; links out of the folder are not followed.
 
     A folder that is unpacked from an archive may hold links to anywhere; wandb writes links to the home directory.
     Names that begin with a dot or an underscore are other tools' notes or half written.
     """
     home = folder.resolve()
-    named = (path for below in _LEVELS for path in folder.glob(f"{below}*{suffix}"))
+    named = (path for level in range(levels + 1) for path in folder.glob(f"{'*/' * level}*{suffix}"))
     found = sorted(path for path in named if path.is_file() and not path.name.startswith((".", "_")))
     inside = tuple(path for path in found if path.resolve().is_relative_to(home))
     outside = [path for path in found if not path.resolve().is_relative_to(home)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ingest.readers._cells import Column, Sheet
 from ingest.readers._rows import Rows
 from ingest.readers._steps import Steps, sampled, steps_from
@@ -38,7 +36,6 @@ def history_run(path: Path, container: str, cells: Sheet) -> RawLog:
 
 def take(rows: Rows, key: str, column: Column, steps: Steps, wall: Column | None = None) -> None:
     """Add the numbers of a column that have a step."""
-    lines = np.array(column.lines, np.int64)
-    at, there = steps.at(lines)
-    walls = wall.at(lines[there])[0] if wall is not None else None
-    rows.extend(key, at[there], np.array(column.values, np.float64)[there], walls)
+    at, there = steps.at(column.lines)
+    walls = wall.at(column.lines[there])[0] if wall is not None else None
+    rows.extend(key, at[there], column.values[there], walls)

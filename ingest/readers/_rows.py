@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,43 +22,82 @@ class Rows:
     """Growing columns of logged values; a key is stored once."""
 
     keys: dict[str, int] = field(default_factory=dict)
-    codes: array[int] = field(default_factory=lambda: array("l"))
+    codes: array[int] = field(default_factory=lambda: array("i"))
     steps: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
-    walls: array[float] = field(default_factory=lambda: array("d"))  # NaN where not logged
+    walls: array[float] = field(default_factory=lambda: array("d"))  # NaN where not logged; shorter than the others where none follows
 
-    def add(self, key: str, step: int, value: float, wall: float = float("nan")) -> None:
+    def add(self, key: str, step: int, value: float, wall: float = math.nan) -> None:
         """Append one value."""
+        if wall == wall:  # noqa: PLR0124  not NaN, quicker than math.isnan
+            self._fill_walls()
+            self.walls.append(wall)
         self.codes.append(self.keys.setdefault(key, len(self.keys)))
         self.steps.append(step)
         self.values.append(value)
-        self.walls.append(wall)
 
     def extend(self, key: str, steps: np.ndarray, values: np.ndarray, walls: np.ndarray | None = None) -> None:
         """Append one series; all arrays have the same length."""
-        self.codes.extend([self.keys.setdefault(key, len(self.keys))] * len(values))
-        self.steps.frombytes(np.ascontiguousarray(steps, np.int64).tobytes())
-        self.values.frombytes(np.ascontiguousarray(values, np.float64).tobytes())
-        filled = np.full(len(values), np.nan) if walls is None else np.ascontiguousarray(walls, np.float64)
-        self.walls.frombytes(filled.tobytes())
+        self.extend_many([key], np.zeros(len(values), np.int32), steps, values, walls)
+
+    def extend_many(
+        self, keys: Sequence[str], codes: np.ndarray, steps: np.ndarray, values: np.ndarray, walls: np.ndarray | None = None
+    ) -> None:
+        """Append values of several series; `codes` says which of `keys` each belongs to, and all arrays have the same length."""
+        if walls is not None:
+            self._fill_walls()
+            self.walls.frombytes(_bytes(walls, np.float64))
+        own = np.array([self.keys.setdefault(key, len(self.keys)) for key in keys], np.int32)
+        self.codes.frombytes(_bytes(own[codes], np.int32))
+        self.steps.frombytes(_bytes(steps, np.int64))
+        self.values.frombytes(_bytes(values, np.float64))
 
     def table(self) -> pa.Table:
         """All values in the order they were added, as RAW_SCALARS."""
         names = pa.array([clean(key) for key in self.keys], pa.string())
-        codes = pa.array(np.array(self.codes, np.int64))
-        walls = pa.array(np.array(self.walls), from_pandas=True)  # NaN becomes null
-        columns = [names.take(codes), pa.array(np.array(self.steps)), pa.array(np.array(self.values)), walls]
-        return pa.Table.from_arrays(columns, schema=RAW_SCALARS)
+        length = len(self.values)
+        if self.walls:
+            self._fill_walls()
+        walls = pa.array(np.array(self.walls), from_pandas=True) if self.walls else pa.nulls(length, pa.float64())  # NaN becomes null
+        codes, steps, values = (np.asarray(column) for column in (self.codes, self.steps, self.values))  # not copied
+        return pa.Table.from_arrays([names.take(pa.array(codes)), pa.array(steps), pa.array(values), walls], schema=RAW_SCALARS)
 
     def repeated(self, path: str) -> tuple[ReadProblem, ...]:
         """Say which steps a key was logged at more than once; every value is kept."""
-        pairs, counts = np.unique(np.array([self.codes, self.steps], np.int64), axis=1, return_counts=True)
-        twice = np.unique(pairs[1][counts > 1]).tolist()
+        twice = _repeats(np.asarray(self.codes), np.asarray(self.steps))
         if not twice:
             return ()
         shown = ", ".join(str(step) for step in twice[:_LISTED]) + (" …" if len(twice) > _LISTED else "")
         what = f"logged more than once: {len(twice)} of the steps (a resumed or edited log); every value is kept"
         return (ReadProblem(path=path, place=f"step {shown}", what=what, kind=ProblemKind.NOTE),)
+
+    def _fill_walls(self) -> None:
+        """Make up for times that were not given, with NaN."""
+        if missing := len(self.values) - len(self.walls):
+            self.walls.frombytes(_bytes(np.full(missing, np.nan), np.float64))
+
+
+def _bytes(values: np.ndarray, kind: type[np.number]) -> memoryview:
+    """The bytes of an array, not copied where it has the type already."""
+    return np.ascontiguousarray(values, kind).data.cast("B") if len(values) else memoryview(b"")
+
+
+def _repeats(codes: np.ndarray, steps: np.ndarray) -> list[int]:
+    """The steps at which any key stands more than once, ascending."""
+    if not len(steps):
+        return []
+    low = int(steps.min())
+    span = int(steps.max()) - low + 1
+    if span * (int(codes.max()) + 1) < INT64.stop:  # one number for both is much quicker to sort
+        both = codes * np.int64(span) + (steps - low)
+        if (both[1:] > both[:-1]).all():  # nothing to sort, as in most files of one key
+            return []
+        both.sort()
+        return [int(step) + low for step in np.unique(both[1:][both[1:] == both[:-1]] % span)]
+    order = np.lexsort((steps, codes))
+    codes, steps = codes[order], steps[order]
+    same = (codes[1:] == codes[:-1]) & (steps[1:] == steps[:-1])
+    return [int(step) for step in np.unique(steps[1:][same])]
 
 
 def clean(text: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.readers._cells import Column
+from ingest.readers._cells import Column, places
 from ingest.run import ProblemKind, ReadProblem
 
 # The web app draws, and exports, this many points of a longer run (300 and 500 exactly, 1500 nearly).
@@ -26,16 +26,12 @@ class Steps:
 
     def at(self, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Steps of the lines asked for, and whether they have one (0 where not)."""
-        if not self.lines.size:
-            return np.zeros(lines.size, np.int64), np.zeros(lines.size, bool)
-        place = np.minimum(np.searchsorted(self.lines, lines), self.lines.size - 1)
-        there = self.lines[place] == lines
-        return np.where(there, self.steps[place], 0), there
+        place, there = places(self.lines, lines)
+        return np.where(there, self.steps[place], 0) if self.lines.size else np.zeros(lines.size, np.int64), there
 
     def without(self, column: Column, path: str) -> tuple[ReadProblem, ...]:
         """Count the numbers of a column on lines that have no step."""
-        lines = np.array(column.lines, np.int64)
-        missing = lines[~self.at(lines)[1]]
+        missing = column.lines[~self.at(column.lines)[1]]
         if not missing.size:
             return ()
         what = f"no step in column {self.name}, so the value belongs nowhere"
@@ -44,9 +40,8 @@ class Steps:
 
 def steps_from(column: Column, path: str) -> Steps:
     """Take a column as steps; a mean of several runs' steps is rounded, and said."""
-    lines, values = np.array(column.lines, np.int64), np.array(column.values, np.float64)
-    usable = np.abs(values) < _BEYOND  # false for NaN and infinity
-    lines, values = lines[usable], values[usable]
+    usable = np.abs(column.values) < _BEYOND  # false for NaN and infinity
+    lines, values = (column.lines, column.values) if usable.all() else (column.lines[usable], column.values[usable])
     rounded = np.rint(values)
     notes: tuple[ReadProblem, ...] = ()
     if odd := int(np.count_nonzero(rounded != values)):
@@ -57,26 +52,28 @@ def steps_from(column: Column, path: str) -> Steps:
 
 def is_whole(column: Column) -> bool:
     """Whether every finite number of the column could be a step."""
-    values = np.array(column.values, np.float64)
+    values = column.values
     return bool(np.all(~np.isfinite(values) | (np.rint(values) == values)))
 
 
 def rows_as_steps(column: Column, path: str) -> Steps:
     """Where the x axis cannot be a step (a time, say) and no step is given: the order along the axis stands for it."""
-    values = np.array(column.values, np.float64)
+    values = column.values
     finite = np.isfinite(values)
     order = np.unique(values[finite], return_inverse=True)[1]
     what = (
         f"the x axis {column.name} is no step and there are no `_step` columns: the place of a point along it, from 0, stands for the step"
     )
     note = ReadProblem(path=path, place=f"column {column.name}", what=what, kind=ProblemKind.NOTE)
-    return Steps(lines=np.array(column.lines, np.int64)[finite], steps=order.astype(np.int64), name=column.name, problems=(note,))
+    return Steps(lines=column.lines[finite], steps=order.astype(np.int64), name=column.name, problems=(note,))
 
 
 def sampled(steps: Steps, path: str, run: str = "") -> tuple[ReadProblem, ...]:
     """Say where the points look like a selection: spikes between them are not in the file."""
-    gaps = np.diff(np.unique(steps.steps))
-    irregular = gaps.size >= _FEW and np.unique(gaps).size > 1
+    gaps = np.diff(steps.steps)
+    if not (gaps > 0).all():
+        gaps = np.diff(np.unique(steps.steps))
+    irregular = gaps.size >= _FEW and bool(gaps.min() != gaps.max())
     drawn = steps.steps.size in _DRAWN_ROWS and bool(np.any(gaps != 1))
     if not irregular and not drawn:
         return ()

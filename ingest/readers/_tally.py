@@ -27,14 +27,19 @@ class Tally:
         """The first place of all, or a word for none."""
         return next((places[0] for places in self.groups.values()), "nothing")
 
-    def add(self, place: str, *, group: str = "") -> None:
-        """Count one place."""
+    def add(self, place: str, *, group: str = "", rows: int = 1) -> None:
+        """Count one place, where more than one row may have been."""
         if group not in self.groups and len(self.groups) >= _MAX_GROUPS:
             group = "…"
         places = self.groups.setdefault(group, [])
         if len(places) < _LISTED:
             places.append(place)
-        self.counts[group] = self.counts.get(group, 0) + 1
+        self.counts[group] = self.counts.get(group, 0) + rows
+
+    def forget(self, group: str) -> int:
+        """Take a group back, for it is counted elsewhere; say how many places it had."""
+        self.groups.pop(group, None)
+        return self.counts.pop(group, 0)
 
     def problems(self, path: str, what: str) -> tuple[ReadProblem, ...]:
         """One problem a group; its rows are the places counted."""

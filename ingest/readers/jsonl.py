@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingest._bounds import MAX_LINE_BYTES, check_text
 from ingest.errors import ReadError
 from ingest.reader import Reader
-from ingest.readers._json import leaves, parsed, step_of
-from ingest.readers._numbers import number_of
-from ingest.readers._rows import Rows
-from ingest.readers._tally import Tally
+from ingest.readers._json import parsed
+from ingest.readers._json_lines import Lines, flat
+from ingest.readers._json_tokens import is_dump
 from ingest.readers._text import empty, encoding, opening
+from ingest.readers._wandb_values import is_history_row
+from ingest.readers.trainer_state import is_state
 from ingest.run import ProblemKind, RawLog, ReadProblem
 
 # Looked for in this order; the first that any line has is the axis of the whole file.
@@ -28,30 +28,27 @@ STEP_KEYS = (
     "training/global_step",
     "train/step",
     "rollout/step",
+    "training_step",
+    "iteration",
 )
-_BOOKKEEPING = ("_step", "_timestamp", "_runtime")  # of wandb: axes, not quantities
-_WALL_KEYS = ("_timestamp", "timestamp", "wall_time")
-
-
-@dataclass
-class _Reading:
-    """What has been read of one file so far."""
-
-    path: Path
-    axis: str | None
-    rows: Rows = field(default_factory=Rows)
-    broken: Tally = field(default_factory=Tally)
-    others: Tally = field(default_factory=Tally)
-    stepless: Tally = field(default_factory=Tally)
-    empty_values: int = 0
-    cut: ReadProblem | None = None
+_FIRST = 50  # lines looked at before the rest of the file is searched for a better step
+_CHUNK = 1 << 20
+_ESCAPES = (b"\\u00", b"\\/")  # by which JSON may spell a key otherwise
 
 
 def _objection(path: Path) -> str | None:
     first = opening(path)
     if first is None:
         return "it is not a text file"
-    return None if first.lstrip("\ufeff \t").startswith("{") or not first else "its first line is no JSON object"
+    if not (start := first.lstrip("\ufeff \t")).startswith("{"):
+        return "its first line is no JSON object" if first else "it is empty"
+    others = {
+        "its first line is a Python dictionary, not JSON": start.startswith("{'"),
+        "it is one JSON document over several lines, not one per line": start.rstrip() == "{",
+        "it is a history that wandb exported": is_history_row(first),
+        "it is the state of a Trainer": is_state(path),
+    }
+    return next((what for what, is_so in others.items() if is_so), None) or ("it is a token dump" if is_dump(path) else None)
 
 
 def _read(path: Path) -> tuple[RawLog, ...]:
@@ -60,41 +57,65 @@ def _read(path: Path) -> tuple[RawLog, ...]:
         raise ReadError(str(path), expected="JSON lines in UTF-8", found=f"{named} text", remedy="Save the file as UTF-8.")
     if not opening(path):
         raise empty(path)
-    reading = _Reading(path=path, axis=_axis(path))
+    lines = Lines(path=path, axis=_axis(path))
     for number, line, is_last in _lines(path):
-        _take(reading, number, line, is_last=is_last)
-    return (_log(reading),)
+        lines.take(number, line, is_last=is_last)
+    lines.flush()
+    return (_log(lines),)
 
 
-def _log(reading: _Reading) -> RawLog:
-    path = str(reading.path)
-    if not reading.rows.values and not reading.others.count and not reading.stepless.count:
-        raise ReadError(
-            path, expected="one JSON object per line", found=f"no line with a number ({reading.broken.first})", remedy="Check the file."
-        )
-    notes = [] if reading.axis else [f"no step axis among {', '.join(STEP_KEYS)}: the line number, from 1, stands for the step"]
-    if reading.empty_values:
-        notes.append(f"{reading.empty_values} values are null: not logged (or NaN, in logs of older tools that cannot write NaN)")
+def _log(lines: Lines) -> RawLog:
+    path = str(lines.path)
+    if not lines.rows.values and not lines.others.count and not lines.stepless.count:
+        found = f"no line with a number ({lines.broken.first})"
+        raise ReadError(path, expected="one JSON object per line", found=found, remedy="Check the file.")
+    notes = [] if lines.axis else [f"no step axis among {', '.join(STEP_KEYS)}: the line number, from 1, stands for the step"]
+    if lines.empty_values:
+        notes.append(f"{lines.empty_values} values are null: not logged (or NaN, in logs of older tools that cannot write NaN)")
     problems = (
-        *reading.broken.problems(path, "no JSON object"),
-        *reading.others.problems(path, "neither a number nor a word for one"),
-        *reading.stepless.problems(path, f"no whole number under {reading.axis}, so the values of the line belong to no step"),
-        *((reading.cut,) if reading.cut else ()),
+        *lines.broken.problems(path, "no JSON object"),
+        *lines.others.problems(path, "neither a number nor a word for one"),
+        *lines.stepless.problems(path, f"no whole number under {lines.axis}, so the values of the line belong to no step"),
+        *((lines.cut,) if lines.cut else ()),
         *(ReadProblem(path=path, place="", what=note, kind=ProblemKind.NOTE) for note in notes),
-        *reading.rows.repeated(path),
+        *lines.rows.repeated(path),
     )
-    return RawLog(name=reading.path.stem, path=path, container=READER.id, scalars=reading.rows.table(), problems=problems)
+    axis = lines.axis or ""
+    return RawLog(name=lines.path.stem, path=path, container=READER.id, scalars=lines.rows.table(), axis=axis, problems=problems)
 
 
 def _axis(path: Path) -> str | None:
     """Find the step axis of a file: the first of STEP_KEYS that any line has."""
     rank = len(STEP_KEYS)
-    for _, line, _ in _lines(path):
-        if (values := parsed(line)) is not None:
-            rank = min(rank, next((rank for rank, key in enumerate(STEP_KEYS) if key in values), rank))
-        if rank == 0:
+    for place, (_, line, _) in enumerate(_lines(path)):
+        rank = min(rank, _rank(line, rank))
+        if rank == 0 or place >= _FIRST:
             break
+    better = next((key for key in STEP_KEYS[:rank] if _spelled(path, key)), None)
+    if better is not None:  # seen somewhere in the text: only parsing tells whether it is a key of a line
+        rank = min((_rank(line, rank) for _, line, _ in _lines(path)), default=rank)
     return STEP_KEYS[rank] if rank < len(STEP_KEYS) else None
+
+
+def _rank(line: bytes, known: int) -> int:
+    """The best of STEP_KEYS that a line has; `known` where it has none that is better."""
+    if (values := parsed(line)) is None:
+        return known
+    keys = flat(values)
+    return next((rank for rank, key in enumerate(STEP_KEYS[:known]) if key in keys), known)
+
+
+def _spelled(path: Path, key: str) -> bool:
+    """Whether a key may stand anywhere in a file; of a nested one the last part."""
+    wanted = (*{json.dumps(key).encode(), json.dumps(key.rpartition("/")[2]).encode()}, *_ESCAPES)
+    tail = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            window = tail + chunk
+            if any(text in window for text in wanted):
+                return True
+            tail = window[-max(map(len, wanted)) :]
+    return False
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
@@ -105,33 +126,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
                 expected = f"lines of at most {MAX_LINE_BYTES // 2**20} MiB"
                 raise ReadError(f"{path}, line {number}", expected=expected, found="a longer one", remedy="Is it a step log?")
             content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            if content.strip():
+            if not content.isspace():
                 yield number, content, not line.endswith(b"\n")
-
-
-def _take(reading: _Reading, number: int, line: bytes, *, is_last: bool) -> None:
-    """Add one line's values to what has been read."""
-    values = parsed(line)
-    if values is None and is_last:
-        what = "the last line is cut, as in a log that is being written; it is not read"
-        reading.cut = ReadProblem(path=str(reading.path), place=f"line {number}", what=what, kind=ProblemKind.NOTE)
-        return
-    if values is None:
-        reading.broken.add(f"line {number}")
-        return
-    step = number if reading.axis is None else step_of(values.get(reading.axis))
-    wall = next((seconds for key in _WALL_KEYS if (seconds := number_of(values.get(key))) is not None), math.nan)
-    for key, value in leaves(values):
-        if key == reading.axis or key in _BOOKKEEPING:
-            continue
-        if value is None:
-            reading.empty_values += 1
-        elif (read := number_of(value)) is None:
-            reading.others.add(f"line {number}, key {key}", group=key)
-        elif step is None:
-            reading.stepless.add(f"line {number}, key {key}")
-        else:
-            reading.rows.add(key, step, read, wall)
 
 
 READER = Reader(id="jsonl", title="JSONL step log", objection=_objection, read=_read)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ingest.errors import ReadError, TooLargeError
 from ingest.reader import Reader
+from ingest.readers import _wandb_folder as folders
 from ingest.readers._files import files_under
+from ingest.readers._wandb_parquet import is_history, is_history_folder
 from ingest.run import RawLog, ReadProblem
 from ingest.tokens import TokenPiece, open_piece, token_log
 
@@ -25,7 +27,11 @@ def _objection(path: Path) -> str | None:
     if path.is_dir():
         if any((path / name).exists() for name in _RUN_PARTS):
             return "it is a run folder, not a folder of Parquet parts"
+        if is_history_folder(path) or folders.is_run(path) or folders.runs_in(path):
+            return "it is wandb's"
         return None if parts(path)[0] else "the folder has no Parquet parts"
+    if is_history(path):
+        return "it is a history that wandb exported"
     with path.open("rb") as file:
         return None if file.read(len(_MAGIC)) == _MAGIC else "it does not begin with PAR1"
 
@@ -60,4 +66,4 @@ def _open_all(paths: tuple[Path, ...]) -> tuple[list[TokenPiece], list[ReadProbl
     return pieces, list(said.values())
 
 
-READER = Reader(id="parquet_tokens", title="Parquet token log", objection=_objection, read=_read)
+READER = Reader(id="parquet_tokens", title="Parquet token log", objection=_objection, read=_read, searches=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingest.errors import ReadError
 from ingest.reader import Reader
-from ingest.readers import jsonl, parquet_tokens
+from ingest.readers import jsonl, parquet_tokens, wandb_history
 from ingest.readers._files import is_inside
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
 
@@ -33,7 +33,7 @@ def _read(path: Path) -> tuple[RawLog, ...]:
     present = [name for name in _PARTS if (path / name).exists() and is_inside(path / name, path)]
     outside = [name for name in _PARTS if (path / name).exists() and name not in present]
     config = _description(path / DESCRIPTION) if DESCRIPTION in present else {}
-    steps = _part(path / STEPS, jsonl.READER) if STEPS in present else None
+    steps = _steps(path / STEPS) if STEPS in present else None
     tokens = _tokens(path, present)
     said = [problem for log in (steps, tokens) if log is not None for problem in log.problems]
     log = RawLog(
@@ -46,7 +46,7 @@ def _read(path: Path) -> tuple[RawLog, ...]:
     )
     if steps is None:
         return (log,)
-    return (RawLog(**{**vars(log), "scalars": steps.scalars}),)
+    return (RawLog(**{**vars(log), "scalars": steps.scalars, "axis": steps.axis}),)
 
 
 def _part(path: Path, reader: Reader) -> RawLog:
@@ -58,6 +58,11 @@ def _part(path: Path, reader: Reader) -> RawLog:
     if objection := reader.objection(path):
         raise ReadError(str(path), expected=reader.title, found=f"something else: {objection}", remedy="Write it again or remove it.")
     return reader.read(path)[0]
+
+
+def _steps(path: Path) -> RawLog:
+    """Read the step log, which may be a history that wandb exported."""
+    return _part(path, wandb_history.READER if wandb_history.READER.objection(path) is None else jsonl.READER)
 
 
 def _tokens(path: Path, present: list[str]) -> RawLog | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from ingest.errors import ReadError
 from ingest.reader import Reader
-from ingest.readers._cells import header, sheet
+from ingest.readers._cells import Column, header, sheet
 from ingest.readers._chart import chart
 from ingest.readers._chart_runs import chart_runs
+from ingest.readers._console import is_console
 from ingest.readers._history import history_run, is_history
 from ingest.readers._runs_table import is_runs_table, table_runs
 from ingest.readers._text import opening
@@ -22,7 +25,18 @@ def _objection(path: Path) -> str | None:
         return "it is not a text file"
     if first.lstrip("\ufeff \t").startswith(("{", "[")):
         return "it is JSON"
-    return None if "," in first or not first else "its first line has no comma"
+    if "," not in first:
+        return "its first line has no comma" if first else "it is empty"
+    names = [name.strip() for name in next(csv.reader([first.removeprefix("\ufeff")]), [])]
+    return _objection_to(names) or ("it is a console log" if is_console(path) else None)
+
+
+def _objection_to(names: Sequence[str]) -> str | None:
+    """What speaks against a header: it must have one of the shapes that wandb exports."""
+    if is_runs_table(names) or is_history(names) or chart(tuple(Column(name=name) for name in names)) is not None:
+        return None
+    listed = ", ".join(name[:40] for name in names[:_LISTED])
+    return f"its columns ({listed}) are neither 'Step, run - metric, …' nor 'Name, State, …' nor a history with _step"
 
 
 def _read(path: Path) -> tuple[RawLog, ...]:

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.errors import ReadError
+from ingest.identify import address_reader
 from ingest.load import load
 from ingest.run import ProblemKind, ReadProblem, Run
+from ingest.user_mapping import read_mapping
 from monitor.metrics.frame import metric_frame_with_problems
 
 Document = dict[str, Any]
@@ -33,20 +35,35 @@ class Command:
     run: Callable[[argparse.Namespace], tuple[int, Document, str]]
 
 
-def read(path: Path) -> tuple[Run, ...]:
-    """The runs at `path`.
+def reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command takes that reads logs: the user's own word on their names."""
+    parser.add_argument("--dialect", metavar="ID", help="read the keys as this framework's, whatever they look like (docs/formats.md)")
+    parser.add_argument("--map", type=Path, metavar="FILE", help="a TOML file that says what single keys are (docs/formats.md)")
+
+
+def read(path: Path, given: argparse.Namespace) -> tuple[Run, ...]:
+    """The runs at `path`, in the dialect and with the mapping that the user names, if any.
 
     Raises:
         RatiometerError: nothing there can be read or understood.
     """
-    if not path.exists():
+    check_there(path)
+    return load(path, dialect=given.dialect, mapping=read_mapping(given.map) if given.map else None)
+
+
+def check_there(path: Path) -> None:
+    """Refuse a path at which there is nothing.
+
+    Raises:
+        ReadError: there is neither a file nor a folder, and it is no address.
+    """
+    if address_reader(str(path)) is None and not path.exists():
         raise ReadError(str(path), expected="a file or a folder", found="nothing", remedy="Check the path.")
-    return load(path)
 
 
-def framed(path: Path) -> tuple[Framed, ...]:
+def framed(path: Path, given: argparse.Namespace) -> tuple[Framed, ...]:
     """The runs at `path` with their metric frames; problems met while the tokens were read join the run's own."""
-    return tuple(_framed(run) for run in read(path))
+    return tuple(_framed(run) for run in read(path, given))
 
 
 def _framed(run: Run) -> Framed:

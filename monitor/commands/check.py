@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError
 from ingest.run import Run
-from monitor.commands._command import FOUND, OK, Command, Document, framed, number, problem_lines, problems_of
+from monitor.commands._command import FOUND, OK, Command, Document, framed, number, problem_lines, problems_of, reading_arguments
 from monitor.compare.flags import DEFAULT_RULES, Flagged, NotTold, Rule, flags
 from monitor.metrics.crossings import Crossing
 
@@ -21,11 +21,12 @@ class NothingTold(RatiometerError):  # noqa: N818  it is an answer as much as an
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="a log, a run folder, or a folder of runs")
     parser.add_argument("--rule", action="append", metavar="RULE", help=f"'<metric> < <number>'; default: {' and '.join(DEFAULT_RULES)}")
+    reading_arguments(parser)
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
     rules = [Rule.parse(text) for text in given.rule or DEFAULT_RULES]
-    read = framed(given.path)
+    read = framed(given.path, given)
     runs = tuple(run for run, _ in read)
     answers = [(run, flags(frame, rule)) for run, frame in read for rule in rules]
     told = [answer for answer in answers if isinstance(answer[1], Flagged)]
@@ -47,6 +48,7 @@ def _check(run: Run, found: Flagged) -> Document:
         "run": run.name,
         "rule": str(found.rule),
         "metric": found.metric,
+        "bound": found.bound,
         "stands_in": found.metric != found.rule.metric,
         "origin": found.origin,
         "steps": found.steps,

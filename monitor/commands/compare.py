@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError
 from ingest.run import Role, Run
-from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of
+from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of, reading_arguments
 from monitor.compare.headline import COMPARED, PARITY, Comparison, Headline, headline
 
 
@@ -21,12 +21,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "reference", type=Path, nargs="+", metavar="REFERENCE", help="the reference run; several are seeds of one configuration"
     )
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="a log, a run folder, or a folder of runs")
+    reading_arguments(parser)
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    seeds = tuple(pair for path in given.reference for pair in _references(framed(path)))
+    seeds = tuple(pair for path in given.reference for pair in _references(framed(path, given)))
     references = {run.name: frame for run, frame in seeds}
-    candidates = framed(given.candidate)
+    candidates = framed(given.candidate, given)
     runs = tuple(run for run, _ in (*seeds, *candidates))
     told = [headline(frame, references, name=run.name) for run, frame in candidates]
     found = [each.comparison for each in told if each.comparison and each.comparison.parities]

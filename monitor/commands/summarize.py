@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from monitor.commands._command import OK, Command, Document, Framed, framed, number, problem_lines, problems_of
+from monitor.commands._command import OK, Command, Document, Framed, framed, number, problem_lines, problems_of, reading_arguments
 from monitor.metrics.series import series
 
 # What the text form shows of a run; the JSON form has every row.
@@ -31,10 +31,11 @@ SHOWN = (
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="a log, a run folder, or a folder of runs")
+    reading_arguments(parser)
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    read = framed(given.path)
+    read = framed(given.path, given)
     rows = [row for run, frame in read for row in rows_of(run.name, frame)]
     document = {"metrics": rows, "problems": [each for run, _ in read for each in problems_of(run)]}
     return OK, document, _text(read)

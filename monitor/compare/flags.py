@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.errors import RatiometerError
+from monitor.metrics import glossary
 from monitor.metrics.crossings import Crossing, crossings
 from monitor.metrics.series import Series, series
 
@@ -58,6 +59,7 @@ class Flagged:
     rule: Rule
     metric: str  # the metric that was read: the rule's own, or the total standing in for a lag that cannot be separated
     label: str  # says so in words
+    bound: str  # "value"; of an export of grouped runs "group_low" or "group_high", whichever side the rule looks at
     origin: str  # tokens, logged or estimated
     steps: int  # steps with a value, NaN included
     unknown: int  # of these, steps whose value is NaN
@@ -85,8 +87,21 @@ def flags(frame: pa.Table, rule: Rule) -> Flagged | NotTold:
     for metric, label in _candidates(rule.metric):
         found = series(frame, metric)
         if found.steps.size:
-            return _flagged(found, rule, metric, label)
+            bounded, bound = _bounded(frame, found, rule)
+            words = "" if bound == "value" else f" ({glossary.ENVELOPE['.' + bound]})"
+            return _flagged(bounded, rule, metric, label + words, bound)
     return NotTold(rule=rule, reason=_what_to_record(rule.metric))
+
+
+def _bounded(frame: pa.Table, found: Series, rule: Rule) -> tuple[Series, str]:
+    """The side of a group's envelope that crosses first: of a mean over runs, the one run that crosses is what is looked for."""
+    bound = "group_low" if rule.comparison.startswith("<") else "group_high"
+    envelope = series(frame, f"{found.metric}.{bound}", origin=found.origin)
+    if not len(envelope):
+        return found, "value"
+    place = np.minimum(np.searchsorted(envelope.steps, found.steps), len(envelope) - 1)
+    there = (envelope.steps[place] == found.steps) & ~np.isnan(envelope.values[place])
+    return replace(found, values=np.where(there, envelope.values[place], found.values)), bound
 
 
 def _candidates(metric: str) -> tuple[tuple[str, str], ...]:
@@ -95,11 +110,16 @@ def _candidates(metric: str) -> tuple[tuple[str, str], ...]:
     return (own,) if stand_in == metric else (own, (stand_in, f"{stand_in} (total: the lag cannot be separated in this log)"))
 
 
-def _flagged(found: Series, rule: Rule, metric: str, label: str) -> Flagged:
-    stays = _stays(found, rule)
-    unknown = int(np.isnan(found.values).sum())
+def _flagged(found: Series, rule: Rule, metric: str, label: str, bound: str) -> Flagged:
     return Flagged(
-        rule=rule, metric=metric, label=label, origin=found.origin, steps=int(found.steps.size), unknown=unknown, crossings=stays
+        rule=rule,
+        metric=metric,
+        label=label,
+        bound=bound,
+        origin=found.origin,
+        steps=int(found.steps.size),
+        unknown=int(np.isnan(found.values).sum()),
+        crossings=_stays(found, rule),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from monitor.metrics import clip, ess, finite, kl, lag, log_ratio, logged, ratio, shape, split
+from monitor.metrics import clip, ess, finite, kl, lag, log_ratio, logged, logged_batch, logged_ratios, ratio, shape, split
 from monitor.metrics.metric import Metric
 
-FAMILIES = (log_ratio, ratio, kl, clip, ess, split, lag, shape, finite, logged)
+FAMILIES = (log_ratio, ratio, kl, clip, ess, split, lag, shape, finite, logged, logged_batch, logged_ratios)
 # The envelope that an export of grouped runs has beside each line.
 ENVELOPE = {".group_low": "lowest run of the group", ".group_high": "highest run of the group"}
 

@@ -12,7 +12,9 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ingest.run import RESUMED
 from monitor.compare.flags import Flagged, Rule, flags
 from monitor.metrics.crossings import Crossing
 from monitor.metrics.series import Series, series
@@ -58,6 +60,7 @@ class Curve:
     smooth: Floats
     envelope: tuple[Floats, Floats] | None  # low and high of a grouped export
     stays: tuple[Crossing, ...]
+    seams: tuple[int, ...] = ()  # steps at which the run was resumed
 
     @property
     def not_finite(self) -> int:
@@ -139,6 +142,7 @@ def curve(panel: Panel, who: Identity, frame: pa.Table, view: View) -> Curve | N
         smooth=ema(found.steps, found.values, view.smoothing),
         envelope=_envelope(frame, metric, found.steps),
         stays=_stays(panel, frame, view) if panel.ess else (),
+        seams=_seams(frame, metric) if RESUMED in found.caveat else (),
     )
 
 
@@ -185,6 +189,11 @@ def _stays(panel: Panel, frame: pa.Table, view: View) -> tuple[Crossing, ...]:
     """Asked of `compare.flags`, so that the page and the command line flag the same steps."""
     answer = flags(frame, Rule(metric=panel.metrics[0], comparison="<", threshold=view.threshold))
     return answer.crossings if isinstance(answer, Flagged) else ()
+
+
+def _seams(frame: pa.Table, metric: str) -> tuple[int, ...]:
+    own = pc.and_(pc.equal(frame["metric"], metric), pc.match_substring(frame["caveat"], RESUMED))
+    return tuple(sorted(set(frame.filter(own)["step"].to_pylist())))
 
 
 def _envelope(frame: pa.Table, metric: str, steps: Steps) -> tuple[Floats, Floats] | None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 import streamlit as st
 
-from ingest.errors import RatiometerError
-from ingest.load import load
+from ingest.errors import RatiometerError, UnknownDialectError
+from ingest.identify import address_reader
+from ingest.load import load, raw_logs
+from ingest.preview import Preview, previews
 from ingest.run import ReadProblem, Role, Run
+from ingest.user_mapping import read_mapping
 from monitor.metrics.frame import metric_frame_with_problems
 from monitor.pages._colours import Identity, identities
 from monitor.pages._escape import plain
@@ -40,11 +43,20 @@ class Source:
     paths: tuple[Path, ...]
     title: str
     sample: bool = False
+    name: str = ""  # what the user calls its run
+    mapping: Path | None = None  # the user's word on its keys
 
     @property
     def key(self) -> Key:
-        """Path, size in bytes and modification time in ns of every file."""
-        files = [file for path in self.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        """Path, size in bytes and modification time in ns of every file, the mapping among them; an address stands for itself."""
+        address = str(self.paths[0]) if self.paths else ""
+        if address_reader(address) is not None:
+            return ((address, 0, 0),)
+        files = [
+            file
+            for path in (*self.paths, *([self.mapping] if self.mapping else []))
+            for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+        ]
         stats = [(file, file.stat()) for file in files if file.is_file()]
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
 
@@ -55,6 +67,7 @@ class Failure:
 
     title: str
     sentence: str
+    unnamed: bool = False  # it was read, but no dialect knows a key: the user may say what they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +131,9 @@ def sources(arguments: Sequence[str], samples: Path) -> Iterator[Source]:
 
 def source_of(upload: Upload) -> Source:
     """How an upload is read: one file, chart exports that merge by run name, or the folder of a token log."""
-    alike = len(upload.paths) == 1 or all(path.suffix.lower() == ".csv" for path in upload.paths)
-    return Source(paths=upload.paths if alike else (upload.files,), title=upload.title)
+    alike = not upload.whole and (len(upload.paths) == 1 or all(path.suffix.lower() == ".csv" for path in upload.paths))
+    mapping = upload.mapping_path if upload.mapping_path.is_file() else None
+    return Source(paths=upload.paths if alike else (upload.files,), title=upload.title, name=upload.name, mapping=mapping)
 
 
 def read_source(source: Source) -> tuple[Run, ...] | Failure:
@@ -134,8 +148,25 @@ def read_source(source: Source) -> tuple[Run, ...] | Failure:
 def _runs(key: Key, _source: Source) -> tuple[Run, ...] | Failure:
     if not key:
         return Failure(title=_source.title, sentence=f"{_source.title}: there is no such file, or the folder is empty.")
-    paths = _source.paths
-    return _guarded(_source.title, lambda: load(paths[0] if len(paths) == 1 else paths))
+    return _guarded(_source.title, lambda: _loaded(_source))
+
+
+def _loaded(source: Source) -> tuple[Run, ...]:
+    """The runs of a source; one that is alone is called what the user calls it."""
+    mapping = read_mapping(source.mapping) if source.mapping else None
+    runs = load(source.paths[0] if len(source.paths) == 1 else source.paths, mapping=mapping)
+    return (replace(runs[0], name=source.name),) if source.name and len(runs) == 1 else runs
+
+
+def previewed(source: Source) -> tuple[Preview, ...] | Failure:
+    """What is in the source's logs, key by key, in no dialect."""
+    return _previews(source.key, source)
+
+
+@st.cache_resource(max_entries=MAX_SOURCES, show_spinner=False)
+def _previews(key: Key, _source: Source) -> tuple[Preview, ...] | Failure:
+    del key
+    return _guarded(_source.title, lambda: previews(raw_logs(_source.paths)))
 
 
 @st.cache_resource(max_entries=MAX_FRAMES, show_spinner=False)
@@ -153,7 +184,7 @@ def _guarded(title: str, read: Callable[[], T]) -> T | Failure:
     try:
         return read()
     except RatiometerError as error:
-        return Failure(title=title, sentence=str(error))
+        return Failure(title=title, sentence=str(error), unnamed=isinstance(error, UnknownDialectError))
     except Exception:  # the boundary between files of any origin and the page: a sentence there, the traceback in the log
         LOG.exception("reading %s failed", title)
         return Failure(title=title, sentence=f"{title}: reading it failed in a way we did not foresee; the server's log has the details.")

@@ -28,7 +28,7 @@ def crossing_table(strips: Sequence[Strip]) -> pd.DataFrame:
 
 
 def _crossing(curve: Curve, stay: Crossing, strips: Sequence[Strip]) -> tuple[str, ...]:
-    level = curve.metric.rsplit(".", 1)[-1]
+    level = curve.metric.rsplit(".", 1)[-1] + (", lowest run of the group" if curve.envelope is not None else "")
     first = f"{stay.from_step} (first row)" if stay.starts_under else str(stay.from_step)
     recovered = "still under at the end" if stay.recovered_step is None else str(stay.recovered_step)
     unknown = f" ({stay.unknown_steps} without a value)" if stay.unknown_steps else ""

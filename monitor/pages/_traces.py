@@ -55,6 +55,7 @@ def of_candidate(curve: Curve, strip: Strip, view: View, theme: Theme) -> Iterat
         **_hover(strip, label, colour),
     }
     yield from _flags(curve, view, colour, group)
+    yield from _ticks(curve, colour, group)
 
 
 def _seeds(strip: Strip, view: View, theme: Theme, colour: str) -> Iterator[Trace]:
@@ -115,6 +116,23 @@ def _flags(curve: Curve, view: View, colour: str, group: str) -> Iterator[Trace]
     steps: list[tuple[int, str]] = [(stay.from_step, "triangle-down") for stay in curve.stays]
     steps += [(stay.recovered_step, "triangle-up-open") for stay in curve.stays if stay.recovered_step is not None]
     yield _crossing_marks(curve, [(step, symbol) for step, symbol in steps if curve.reaches(step, step)], colour, group)
+
+
+def _ticks(curve: Curve, colour: str, group: str) -> Iterator[Trace]:
+    """A thin upright tick where the run was resumed from an earlier step."""
+    steps = [step for step in curve.seams if curve.reaches(step, step)]
+    if steps:
+        yield {
+            "x": [curve.x_of(step) for step in steps],
+            "y": [curve.raw_at(step) for step in steps],
+            "customdata": [f"resumed at step {step}" for step in steps],
+            "legendgroup": group,
+            "name": for_plotly(curve.who.label),
+            "mode": "markers",
+            "marker": {"symbol": "line-ns", "size": 14, "color": colour, "line": {"width": 1, "color": colour}},
+            "hovertemplate": "%{customdata}<extra></extra>",
+            "hoverlabel": {"font": {"color": colour}},
+        }
 
 
 def _crossing_marks(curve: Curve, steps: Sequence[tuple[int, str]], colour: str, group: str) -> Trace:

@@ -26,10 +26,10 @@ from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.columns import READ
 from monitor.metrics.k3 import k3
 from monitor.record import files
+from tests.benchmarks.page import put
 
 ROUNDS = 7
 TOKENS_PER_STEP = 200_000
-PAGE = Path("docs/benchmarks.md")
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     arguments = parser.parse_args()
     text = page(log(arguments.tokens))
     if arguments.write:
-        PAGE.write_text(text, encoding="utf-8")
+        put(text)
     sys.stdout.write(text)
 
 

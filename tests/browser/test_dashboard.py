@@ -212,3 +212,40 @@ def overlaps(page):
 
 def _share(a, b):
     return min(a[2], b[2]) - max(a[1], b[1]) > 1 and min(a[4], b[4]) - max(a[3], b[3]) > 2
+
+
+def test_unknown_keys_are_named_and_lie_in_the_overlay(open_page, tmp_path):
+    log = tmp_path / "mystery.jsonl"
+    log.write_text("".join(f'{{"step": {step}, "zz/gap": {-0.01 * step}, "zz/<b>": 1}}\n' for step in range(1, 41)))
+    page = open_page("/upload")
+    page.locator("input[type=file]").set_input_files(log)
+    page.wait_for_selector("[data-testid=stAlertContentWarning]")
+    settle(page)
+    assert "None of the logged keys is known" in page.locator("[data-testid=stAlertContentWarning]").inner_text()
+    assert "40 values: -0.01, -0.02, -0.03" in page.locator("[data-testid=stMain]").inner_text()
+    page.get_by_label("Meaning of zz/gap").click()
+    page.keyboard.type("kl.total.k1")
+    page.keyboard.press("Enter")
+    settle(page)
+    page.get_by_text("negative").last.click()
+    settle(page)
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_selector("[data-testid=stAlertContentSuccess]")
+    settle(page)
+    assert "1 run read and selected (mystery)" in page.locator("[data-testid=stAlertContentSuccess]").inner_text()
+    shot(page, "upload_mapping_1440")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Mapping as TOML").click()
+    download.value.save_as(tmp_path / "mapping.toml")
+    command = [sys.executable, "-m", "monitor", "identify", str(log), "--map", str(tmp_path / "mapping.toml"), "--json"]
+    told = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert told["runs"][0]["metrics"] == {"zz/gap": 40}
+    page.get_by_role("button", name="Show in the overlay").click()
+    page.wait_for_selector(".st-key-overlay")
+    assert any("mystery" in entry for entry in legend(page))
+    page.get_by_role("link", name="Upload").click()
+    page.wait_for_selector("text=Your uploads")
+    settle(page)
+    row = page.locator("[class*=st-key-upload_]", has_text="mystery")
+    row.get_by_role("button", name="Remove").click()
+    row.wait_for(state="detached")

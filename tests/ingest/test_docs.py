@@ -3,16 +3,19 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from ingest import _bounds
-from ingest.dialects.pipelinerl import DIALECT
-from ingest.dialects.plain import IDS
 from ingest.identify import dialects, readers
 from ingest.readers.jsonl import STEP_KEYS
 from ingest.run import ProblemKind
 from ingest.schema import TOKENS, TOKENS_REQUIRED, describe
+from ingest.user_mapping import parse
+from tests.ingest import dialect_pages
 
 DOCS = Path(__file__).parents[2] / "docs"
 FORMATS = (DOCS / "formats.md").read_text(encoding="utf-8")
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
 TOKEN_LOG = (DOCS / "token_log.md").read_text(encoding="utf-8")
 
 
@@ -36,17 +39,32 @@ def test_problem_kinds():
 
 
 def test_dialects():
-    assert re.findall(r"^### (\w+): ", FORMATS, re.MULTILINE) == sorted((dialect.id for dialect in dialects()), reverse=True)
+    shown = [(re.search(r"`(\w+)`", row[0])[1], row[1]) for row in table(FORMATS, "## Dialects")]
+    assert shown == [(dialect.id, dialect.title) for dialect in dialects()]
 
 
-def test_our_names():
-    shown = set(re.findall(r"`([a-z_0-9.]+)`", FORMATS[FORMATS.index("### plain") : FORMATS.index("### pipelinerl")]))
-    assert {name for name in IDS if not re.fullmatch(r"version_lag\.share_\d+", name)} <= shown
+@pytest.mark.parametrize("dialect", dialects(), ids=lambda dialect: dialect.id)
+def test_the_page_of_a_dialect_is_what_the_code_does(dialect):
+    path = dialect_pages.FOLDER / f"{dialect.id}.md"
+    assert path.is_file(), "write the pages: python -m tests.ingest.dialect_pages"
+    assert path.read_text(encoding="utf-8") == dialect_pages.page(dialect), "write the pages: python -m tests.ingest.dialect_pages"
 
 
-def test_keys_of_pipelinerl():
-    shown = [tuple(row[:3]) for row in table(FORMATS, "### pipelinerl")]
-    assert shown == [(key.raw, key.quantity, key.all_caveats) for key in DIALECT.keys]
+def test_every_page_is_of_a_dialect():
+    assert {path.stem for path in dialect_pages.FOLDER.glob("*.md")} == {dialect.id for dialect in dialects()}
+
+
+def test_every_container_and_dialect_is_in_the_readme():
+    section = README[README.index("## What is read, and what is not") :].split("\n## ")[0]
+    assert all(reader.title in section for reader in readers())
+    assert all(dialect.title in section for dialect in dialects())
+
+
+def test_the_example_of_a_mapping_is_one():
+    example = FORMATS[FORMATS.index("### A mapping of your own") :].split("## Bounds")[0]
+    text = "\n".join(line.strip() for line in example.splitlines() if line.startswith("    "))
+    (key,) = parse(text, "docs").keys
+    assert (key.raw, key.quantity, key.sign, key.scale) == ("my/kl", "kl.total.k3", -1, 0.001)
 
 
 def test_step_keys_and_bounds():

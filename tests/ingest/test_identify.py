@@ -2,8 +2,10 @@
 
 import pytest
 
+from ingest import identify
+from ingest.dialect import Dialect, Key
 from ingest.errors import UnknownContainerError, UnknownDialectError
-from ingest.identify import dialects, identify_dialect, identify_reader, readers
+from ingest.identify import address_reader, choose_dialect, dialects, identify_dialect, identify_reader, readers
 
 CONTENT = {
     "wandb_csv": b"Step,a - m\n1,2\n",
@@ -68,3 +70,38 @@ def test_no_dialect_gives_a_key_twice():
         raw = [key.raw for key in (*dialect.keys, *dialect.aliases)]
         assert len(raw) == len(set(raw))
         assert not set(raw) & set(dialect.hints)
+
+
+@pytest.fixture
+def twins(monkeypatch):
+    """Two frameworks that log the same words and spell their settings differently."""
+    keys = (Key(raw="x/kl", quantity="kl.total.k1"),)
+    both = tuple(
+        Dialect(id=name, title=name.title(), old_is="", keys=keys, config={f"{name}.temp": "sampling.temperature"}) for name in "ab"
+    )
+    monkeypatch.setattr(identify, "dialects", lambda: both)
+
+
+@pytest.mark.usefixtures("twins")
+def test_settings_decide_among_equals_and_that_is_said():
+    with pytest.raises(UnknownDialectError, match=r"fit a, b equally well; name the dialect \(--dialect .\)\. All of them know x/kl"):
+        choose_dialect(["x/kl"])
+    choice = choose_dialect(["x/kl"], {"b.temp": 1.0})
+    assert (choice.dialect.id, choice.why) == (
+        "b",
+        "B writes 1 of the 1 keys: x/kl; the next, A, knows as many; the settings decided (b.temp)",
+    )
+    assert choose_dialect(["x/kl"], {"framework.name": "A"}).dialect.id == "a"
+
+
+def test_why_names_the_keys_and_the_next_dialect():
+    assert choose_dialect(["rl/ess", "rl/reward", "ess.total.token"]).why.startswith(
+        "PipelineRL writes 2 of the 3 keys: rl/ess, rl/reward; the next,"
+    )
+
+
+def test_an_address_is_one_only_with_a_scheme_that_a_reader_has(tmp_path):
+    assert address_reader("wandb:entity/project/run").id == "wandb_api"
+    assert address_reader("C:\\runs\\log.csv") is None
+    assert address_reader("s3:bucket/key") is None
+    assert address_reader(str(tmp_path)) is None

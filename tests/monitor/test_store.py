@@ -2,7 +2,9 @@ import os
 
 import pytest
 
+from ingest.dialect import Key
 from ingest.errors import ReadError, TooLargeError
+from ingest.user_mapping import UserMapping
 from monitor import store
 
 
@@ -84,6 +86,40 @@ def test_remove_deletes_one_upload_and_refuses_anything_that_is_no_id(tmp_path):
         with pytest.raises(ValueError, match="not the id"):
             store.remove(wrong, tmp_path)
     assert store.uploads(tmp_path) == (kept,)
+
+
+def test_a_folder_is_kept_with_its_shape_under_safe_names(tmp_path):
+    run = tmp_path / "my run"
+    (run / "tokens" / "step=0").mkdir(parents=True)
+    (run / "steps.jsonl").write_text("{}")
+    (run / "tokens" / "step=0" / "rank=0.parquet").write_text("PAR1")
+    (run / "link").symlink_to("/etc/hostname")
+    upload = store.save_paths([run], tmp_path / "home", name="= a\n name")
+    inside = [str(path.relative_to(upload.files)) for path in upload.paths]
+    assert inside == ["steps.jsonl", "tokens/step_0/rank_0.parquet"]
+    assert (upload.files.name, upload.whole, upload.title) == ("my_run", True, "= a\n name")
+    assert store.uploads(tmp_path / "home") == (upload,)
+
+
+def test_files_from_several_folders_are_one_upload(tmp_path):
+    one, two = tmp_path / "a" / "x.csv", tmp_path / "b" / "x.csv"
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_text(str(path.parent.name))
+    upload = store.save_paths([one, two], tmp_path / "home")
+    assert {path.name: path.read_text() for path in upload.paths} == {"x.csv": "a", "x-2.csv": "b"}
+    assert not upload.whole
+
+
+def test_a_mapping_lies_beside_the_files_and_is_none_of_them(tmp_path):
+    first, second = store.save([("a.csv", b"1")], tmp_path), store.save([("b.csv", b"2")], tmp_path)
+    assert store.mapping_of(first) is None
+    mapping = UserMapping(keys=(Key(raw="k", quantity="reward.mean", sign=-1),), dialect="plain")
+    path = store.save_mapping(first.id, mapping, tmp_path)
+    assert store.mapping_of(first) == UserMapping(keys=mapping.keys, dialect="plain", path=str(path))
+    assert store.uploads(tmp_path) == (first, second), "a later mapping does not move an upload in the list"
+    with pytest.raises(ValueError, match="not the id"):
+        store.save_mapping("../x", mapping, tmp_path)
 
 
 def test_home_is_moved_by_the_environment(monkeypatch):

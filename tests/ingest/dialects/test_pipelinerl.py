@@ -7,6 +7,7 @@ import pytest
 
 from ingest.dialects.pipelinerl import DIALECT
 from ingest.load import load
+from tests.dialect_logs import assert_as_expected, only, said, samples, values
 
 
 def run_of(tmp_path, lines, config=""):
@@ -168,3 +169,79 @@ def test_every_key_of_a_ratio_says_which():
     for key in DIALECT.keys:
         assert key.ratio in ("", "total")
         assert (".total." in key.quantity) == (key.ratio == "total"), key.raw
+
+
+@pytest.mark.parametrize("folder", samples("pipelinerl"), ids=lambda folder: folder.name)
+def test_samples(folder):
+    assert_as_expected(folder, "pipelinerl")
+
+
+def test_of_several_datasets_the_first_by_name(tmp_path):
+    run = run_of(tmp_path, [{"_step": 1, "actor/math/reward_mean": 0.2, "actor/gsm8k/reward_mean": 0.1, "actor/reward_max": 1.0}])
+    assert values(run, "reward.mean") == [0.1]
+    assert "of one dataset or domain" in only(run, "actor/gsm8k/reward_mean")[1]
+    whole = run_of(tmp_path, [{"_step": 1, "actor/math/reward_mean": 0.2, "actor/reward_mean": 0.3}])
+    assert values(whole, "reward.mean") == [0.3]
+
+
+@pytest.mark.parametrize("key", ["actor/test_reward_mean", "actor/math/test_reward_mean"])
+def test_an_evaluation_is_not_training(tmp_path, key):
+    run = run_of(tmp_path, [{"_step": 1, key: 0.9, "actor/reward_mean": 0.3}])
+    assert "of the evaluation's rollouts" in said(run, key, "unmapped")[0]
+
+
+def test_fast_llm_measures_the_raw_ratio(tmp_path):
+    run = run_of(tmp_path, [{"_step": 1, "training.grpo_ratio_new_old": 1.0, "training.grpo_clipped_ratio_fraction": 0.1}])
+    assert "truncated" not in only(run, "training.grpo_ratio_new_old")[1]
+    assert "both sides, whatever the sign" in only(run, "training.grpo_clipped_ratio_fraction")[1]
+
+
+def test_fast_llm_under_gspo_says_other_things_by_the_same_names(tmp_path):
+    names = ("kl_new_old", "ratio_new_old", "ratio_new_old_sum", "ratio_new_old_squared_sum", "num_segments", "num_tokens")
+    line = {"_step": 1, **{f"training.gspo_{name}": 2.0 for name in names}}
+    run = run_of(tmp_path, [line])
+    assert only(run, "training.gspo_kl_new_old")[0] == "kl_sequence_mean.total.k3"
+    assert not values(run, "ess.total.token")
+    assert values(run, "ess.total.sequence_mean") == [4.0 / (2.0 * 2.0)]
+
+
+def test_fast_llm_counts_staleness_in_samples(tmp_path):
+    line = {"_step": 1, "training.grpo_max_staleness": 1024.0}
+    assert not values(run_of(tmp_path, [line]), "version_lag.max")
+    run = run_of(tmp_path, [line], "trainer.samples_per_step = 256")
+    assert values(run, "version_lag_samples.max") == [1024.0]
+    assert values(run, "version_lag.max") == [4.0]
+
+
+def test_settings_under_our_names(tmp_path):
+    config = """
+finetune.rl.policy_loss = "gspo"
+finetune.rl.epsilon = 3e-4
+finetune.max_lag = 4096
+finetune.train_batch_size = 4
+finetune.gradient_accumulation_passes = 256
+finetune.load_as_bf16 = true
+vllm_config.quantization = "bf16_last_layer_fp32"
+vllm_config.vllm_kwargs.kv-cache-dtype = "fp8"
+vllm_config.vllm_kwargs.max_model_len = 8192
+vllm_config.vllm_kwargs.logprobs-mode = "processed_logprobs"
+python_env.vllm = "0.18.1"
+"""
+    run = run_of(tmp_path, LAGS, config)
+    wanted = {
+        "engine.name": "vllm",
+        "engine.version": "0.18.1",
+        "engine.kv_cache_dtype": "fp8",
+        "engine.max_model_len": 8192,
+        "engine.logprobs_mode": "processed_logprobs",
+        "engine.lm_head_dtype": "float32",
+        "trainer.dtype": "bfloat16",
+        "trainer.samples_per_step": 1024.0,
+        "staleness.max_versions": 4.0,
+        "objective.loss": "gspo",
+        "objective.eps_low": 3e-4,
+        "objective.sequence_eps_high": 3e-4,
+    }
+    assert {name: run.config[name] for name in wanted} == wanted
+    assert run.config_sources["engine.max_model_len"] == "vllm_config.vllm_kwargs.max_model_len"
+    assert run.config_sources["engine.lm_head_dtype"] == "vllm_config.quantization"

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_every_spelling_of_what_is_not_finite(tmp_path):
 
 
 def test_what_is_no_number_is_counted_by_key(tmp_path):
-    raw = read(tmp_path, "".join(f'{{"step": {step}, "text": "word", "list": [1], "ok": 1}}\n' for step in range(7)))
+    raw = read(tmp_path, "".join(f'{{"step": {step}, "text": "word", "list": [1, 2], "ok": 1}}\n' for step in range(7)))
     places = "; ".join(f"line {line}, key text" for line in range(1, 6)) + " and 2 more"
     assert lost(raw) == [(places, 7), (places.replace("text", "list"), 7)]
 
@@ -110,9 +111,15 @@ def test_a_whole_last_line_without_a_line_break_is_read(tmp_path):
 
 
 def test_wall_time(tmp_path):
-    raw = read(tmp_path, '{"_step": 1, "_timestamp": 1764000000.5, "_runtime": 3, "a": 1}\n{"_step": 2, "a": 1}\n')
-    assert raw.scalars.column("wall_time").to_pylist() == [1764000000.5, None]
+    raw = read(tmp_path, '{"step": 1, "a": 1}\n{"step": 2, "_timestamp": 1764000000.5, "_runtime": 3, "a": 1}\n')
+    assert raw.scalars.column("wall_time").to_pylist() == [None, 1764000000.5]
     assert [key for key, _, _ in rows(raw)] == ["a", "a"]
+
+
+def test_rows_of_a_wandb_history_are_for_another_reader(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"_step": 1, "_timestamp": 1764000000.5, "a": 1}\n', encoding="utf-8")
+    assert READER.objection(path) == "it is a history that wandb exported"
 
 
 def test_repeated_steps_are_kept_and_said(tmp_path):
@@ -152,3 +159,46 @@ def test_a_line_beyond_the_bound_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("ingest.readers.jsonl.MAX_LINE_BYTES", 100)
     with pytest.raises((ReadError, TooLargeError), match="line 2"):
         read(tmp_path, '{"step": 1, "a": 1}\n' + json.dumps({"step": 2, "a": "x" * 200}) + "\n")
+
+
+DATA = Path(__file__).parents[2] / "data" / "jsonl"
+
+
+def test_verls_file_logger():
+    (raw,) = READER.read(DATA / "verl_file_logger.jsonl")
+    assert raw.axis == "step"
+    assert {key for key, _, _ in rows(raw)} >= {"actor/ppo_kl", "critic/score/mean"}
+    assert [step for key, step, _ in rows(raw) if key == "actor/grad_norm"] == [*range(1, 7), *range(8, 21)]
+    assert "1 values are null" in notes(raw)
+
+
+def test_prime_rls_rows_of_one_step_and_its_clock():
+    (raw,) = READER.read(DATA / "prime_rl_metrics.jsonl")
+    assert len(rows(raw)) == 140
+    assert raw.scalars.column("wall_time").to_pylist()[:4] == [1764000000.5] * 3 + [1764000001.5]
+    assert raw.problems == ()
+
+
+def test_a_list_of_one_is_its_value_and_a_list_of_several_none():
+    (raw,) = READER.read(DATA / "nested_lists.jsonl")
+    assert ("objective/kl1_avg", 3, 0.003) in rows(raw)
+    assert sum(rows_lost for _, rows_lost in lost(raw)) == 10
+
+
+def test_lines_of_changing_shape_keep_their_order(tmp_path):
+    lines = [{"step": step, "a": step, **({"b": 1.5} if step % 3 else {}), **({"t": "x"} if step == 4 else {})} for step in range(9)]
+    raw = read(tmp_path, "".join(json.dumps(line) + "\n" for line in lines))
+    assert rows(raw) == [(key, line["step"], line[key]) for line in lines for key in ("a", "b") if key in line]
+
+
+@pytest.mark.parametrize("far", [100, 30_000])
+def test_a_better_step_far_down_is_the_axis_of_all(tmp_path, far):
+    text = '{"step": 5, "a": 1}\n' * far + '{"step": 5, "stats/completed_steps": 9, "a": 2}\n'
+    raw = read(tmp_path, text)
+    assert rows(raw) == [("step", 9, 5.0), ("a", 9, 2.0)]
+    raw = read(tmp_path, text.replace("stats/completed_steps", "stats\\/completed_steps"))
+    assert ("a", 9, 2.0) in rows(raw)
+
+
+def test_large_whole_steps_stay_exact(tmp_path):
+    assert rows(read(tmp_path, f'{{"step": {2**53 + 1}, "a": 1}}\n'))[0][1] == 2**53 + 1

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import referencing
 
+from monitor import store
 from monitor.__main__ import main
 from monitor.record import Recorder
 
@@ -168,3 +169,117 @@ def test_as_a_module_it_prints_one_document_and_nothing_else(tmp_path):
     assert done.returncode == 0, done.stderr
     _valid("check", json.loads(done.stdout))
     assert done.stderr == ""
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    lines = [{"step": step, "rl/ess": 0.5, "stats/grad_norm": -1 if step == 1 else 2.0, "zz/gap": -0.25} for step in (1, 2, 3)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_identify_says_what_why_and_what_it_cannot_tell(log, answer):
+    code, document = answer("identify", "identify", log)
+    assert (code, document["container"], document["dialect"]) == (0, "jsonl", "pipelinerl")
+    assert "rl/ess" in document["why"]
+    (run,) = document["runs"]
+    assert (run["name"], run["metrics"], run["unmapped"]) == ("log", {"rl/ess": 3, "stats/grad_norm": 2}, ["zz/gap"])
+    assert {(problem["kind"], problem["rows"]) for problem in run["problems"]} == {("unmapped", 3), ("placeholder", 1)}
+    assert sum(run["metrics"].values()) + sum(problem["rows"] for problem in run["problems"]) == 9
+    assert [problem["run"] for problem in document["problems"]] == ["log", "log"]
+
+
+def test_identify_counts_derived_values_apart(tmp_path, answer):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "rl/new_logprobs": -1.0, "rl/old_logprobs": -2.0}\n')
+    (run,) = answer("identify", "identify", path)[1]["runs"]
+    assert run["metrics"] == {"rl/new_logprobs": 1, "rl/old_logprobs": 1}
+    assert run["derived"] == {"log_ratio.total.mean": 1}
+
+
+def test_identify_of_tokens(tmp_path, answer, run):
+    folder = _record(tmp_path / "run", 2, lambda _: 0.01)
+    code, document = answer("identify", "identify", folder)
+    (one,) = document["runs"]
+    assert (code, one["token_rows"], "rollout_logprob" in one["token_columns"]) == (0, 640, True)
+    assert "640 rows" in run("identify", folder)[1]
+
+
+def test_identify_names_settings_with_their_source(tmp_path, answer):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.toml").write_text('[finetune.rl]\npolicy_loss = "gspo"\n')
+    (folder / "steps.jsonl").write_text('{"step": 1, "rl/ess": 0.5}\n')
+    assert answer("identify", "identify", folder)[1]["runs"][0]["settings"]["objective.loss"] == "finetune.rl.policy_loss"
+
+
+def test_what_two_dialects_know_is_an_error_that_names_both_and_the_way_out(tmp_path, answer):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "rl/ess": 0.5, "ess.total.token": 0.25}\n')
+    code, document = answer("identify", "identify", path)
+    assert code == 2
+    assert "pipelinerl, plain equally well; name the dialect (--dialect" in document["error"]["message"]
+    code, document = answer("identify", "identify", path, "--dialect", "plain")
+    assert (code, document["dialect"], document["why"]) == (0, "plain", "named by the user")
+
+
+@pytest.mark.parametrize("command", ["identify", "summarize", "check"])
+def test_a_mapping_file_says_what_keys_are(log, tmp_path, answer, command):
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[keys."zz/gap"]\nquantity = "kl.total.k1"\nsign = -1\n')
+    rules = ["--rule", "kl.total.k1 > 0.1"] if command == "check" else []
+    code, document = answer(command, command, log, "--map", mapping, *rules)
+    assert code == (1 if command == "check" else 0)
+    assert "zz/gap" not in [problem["place"].removeprefix("key ") for problem in document["problems"]]
+    mapping.write_text('[keys."zz/gap"]\nquantity = "kl"\n')
+    code, document = answer(command, command, log, "--map", mapping, *rules)
+    assert code == 2
+    assert "one of our metric ids" in document["error"]["message"]
+
+
+def test_compare_takes_a_mapping_for_both_sides(tmp_path, answer):
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[keys."zz/gap"]\nquantity = "kl.total.k3"\n')
+    for name, gap in (("a", 0.1), ("b", 0.1)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"step": {step}, "zz/gap": {gap + step % 3 / 100}}}\n' for step in range(30)))
+    code, document = answer("compare", "compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--map", mapping)
+    assert (code, document["references"]) == (0, ["a"])
+
+
+def test_one_bad_log_in_a_folder_is_said_and_the_others_are_read(log, tmp_path, answer, run):
+    (tmp_path / "torn.jsonl").write_text("{broken\n")
+    code, document = answer("summarize", "summarize", tmp_path)
+    assert code == 0
+    assert [problem["path"].rsplit("/")[-1] for problem in document["problems"] if problem["what"].startswith("not read")] == ["torn.jsonl"]
+    assert "torn.jsonl the whole of it: not read:" in run("identify", tmp_path)[1]
+    log.unlink()
+    assert answer("summarize", "summarize", tmp_path)[0] == 2
+
+
+def test_ingest_puts_files_into_the_store_and_nowhere_else(log, tmp_path, answer):
+    home, before = tmp_path / "home", sorted(tmp_path.iterdir())
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[keys."zz/gap"]\nquantity = "kl.total.k1"\n')
+    code, document = answer("ingest", "ingest", log, "--store", home, "--name", "my run", "--map", mapping)
+    assert (code, document["runs"], document["files"]) == (0, ["log"], ["log.jsonl"])
+    (upload,) = store.uploads(home)
+    assert (upload.id, upload.title, store.mapping_of(upload).keys[0].raw) == (document["id"], "my run", "zz/gap")
+    assert sorted(tmp_path.iterdir()) == sorted([*before, home, mapping])
+    assert answer("ingest", "ingest", log, "--store", home)[1]["id"] == upload.id
+    assert len(store.uploads(home)) == 1
+
+
+def test_ingest_keeps_nothing_that_cannot_be_read(tmp_path, answer):
+    (tmp_path / "torn.jsonl").write_text("{broken\n")
+    assert answer("ingest", "ingest", tmp_path / "torn.jsonl", "--store", tmp_path / "home")[0] == 2
+    assert store.uploads(tmp_path / "home") == ()
+
+
+def test_ingest_takes_a_whole_folder(tmp_path, answer):
+    folder = _record(tmp_path / "run", 3, lambda _: 0.01)
+    (folder / "out").symlink_to(tmp_path)
+    code, document = answer("ingest", "ingest", folder, "--store", tmp_path / "home")
+    assert (code, document["runs"]) == (0, ["run"])
+    code, kept = answer("identify", "identify", document["folder"])
+    assert (code, kept["runs"][0]["token_rows"]) == (0, 960)

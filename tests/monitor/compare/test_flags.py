@@ -57,3 +57,29 @@ def test_equality_belongs_to_the_forms_that_name_it(rule, crossed):
 def test_nan_is_counted_and_flags_nothing_by_itself():
     found = flags(_frame("ess.lag.token", [math.nan, 0.9]), Rule.parse("ess.lag.token < 0.5"))
     assert (found.unknown, found.steps, found.crossings) == (1, 2, ())
+
+
+GROUP = [
+    _frame("ess.total.token", [0.9, 0.6, 0.9], "logged"),
+    _frame("ess.total.token.group_low", [0.8, 0.4, 0.8], "logged"),
+    _frame("ess.total.token.group_high", [1.0, 0.9, 1.2], "logged"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "bound", "steps", "words"),
+    [
+        ("ess.total.token < 0.5", "group_low", [1], "lowest run of the group"),
+        ("ess.total.token > 1.1", "group_high", [2], "highest run of the group"),
+    ],
+)
+def test_of_a_group_the_run_that_crosses_first_is_looked_at(rule, bound, steps, words):
+    found = flags(pa.concat_tables(GROUP), Rule.parse(rule))
+    assert (found.bound, [stay.from_step for stay in found.crossings]) == (bound, steps)
+    assert found.label == f"ess.total.token ({words})"
+
+
+def test_where_the_envelope_has_a_gap_the_mean_is_looked_at():
+    frame = pa.concat_tables([GROUP[0], _frame("ess.total.token.group_low", [float("nan"), float("nan"), 0.3], "logged")])
+    assert [stay.from_step for stay in flags(frame, Rule.parse("ess.total.token < 0.7")).crossings] == [1]
+    assert flags(GROUP[0], Rule.parse("ess.total.token < 0.7")).bound == "value"

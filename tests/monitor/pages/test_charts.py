@@ -1,8 +1,10 @@
 import itertools
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from ingest.run import RESUMED
 from monitor.pages._charts import stack
 from monitor.pages._colours import DARK, LIGHT, Identity, identities
 from monitor.pages._curves import View, strip
@@ -167,3 +169,12 @@ def test_a_part_has_no_marks_of_crossings_outside_it():
     (marks,) = traces(fig, mode="markers")
     assert list(zip(marks.x, marks.y, strict=True)) == [(4, 0.4), (3, 0.9)]
     assert fig.layout.xaxis.range == pytest.approx((2 - 0.024, 4 + 0.024))
+
+
+def test_a_restart_has_a_thin_tick_where_the_later_segment_begins():
+    rows = frame(reward__mean=[1, 2, 3])
+    caveats = ["", f"{RESUMED}: earlier values are left out", ""]
+    rows = rows.set_column(rows.schema.get_field_index("caveat"), rows.schema.field("caveat"), pa.array(caveats))
+    (tick,) = [trace for trace in figure([(BAD, rows)]).data if trace.marker.symbol == "line-ns"]
+    assert (list(tick.x), list(tick.y), list(tick.customdata)) == ([1], [2], ["resumed at step 1"])
+    assert not [trace for trace in figure([(BAD, frame(reward__mean=[1, 2]))]).data if trace.marker.symbol == "line-ns"]

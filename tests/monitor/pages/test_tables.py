@@ -34,6 +34,12 @@ def test_a_total_that_stands_in_for_a_lag_is_labelled():
     assert _tables.crossing_table(strips(rows, "total"))["ratio"].tolist() == ["total"]
 
 
+def test_the_crossing_of_a_group_is_that_of_its_lowest_run():
+    low = {"ess__lag__token.group_low": [0.9, 0.3, 0.9], "ess__lag__token.group_high": [1, 1, 1]}
+    table = _tables.crossing_table(strips(frame(ess__lag__token=[1, 0.6, 1], **low)))
+    assert table[["level", "from step", "lowest value"]].to_numpy().tolist() == [["token, lowest run of the group", "1", "0.3"]]
+
+
 def problem(what, path="x/steps.jsonl", rows=3):
     return ReadProblem(path=path, place="key a", what=what, rows=rows, kind=ProblemKind.UNMAPPED)
 

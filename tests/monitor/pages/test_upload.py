@@ -3,9 +3,12 @@ from pathlib import Path
 import pytest
 from streamlit.util import calc_hash
 
+from ingest.load import load
 from monitor import store
+from monitor.__main__ import main
 from monitor.pages import upload
 from monitor.pages.upload import groups
+from tests.ingest.container_samples import ADDRESS, MAKERS, TOKENS
 from tests.monitor.pages.conftest import write_run
 
 CSV = (Path(__file__).resolve().parents[2] / "data" / "wandb_csv" / "ess_crossings.csv").read_bytes()
@@ -135,11 +138,92 @@ def test_the_name_of_a_sample_is_told_apart(app):
     assert len(app.multiselect(key="runs").value) == 3
 
 
+UNKNOWN = b"".join(b'{"step": %d, "zz/gap": -0.%d, "zz/other": 7}\n' % (step, step) for step in (1, 2, 3))
+
+
+def meaning(app, key):
+    (box,) = [each for each in app.selectbox if each.label.replace("\\", "") == f"Meaning of {key}"]
+    return box
+
+
+def save(app):
+    (button,) = [each for each in app.button if each.label == "Save"]
+    return button.click().run()
+
+
+def test_a_log_that_no_dialect_knows_is_kept_and_its_keys_can_be_named(app):
+    drop(app, ("steps.jsonl", UNKNOWN))
+    assert "None of the logged keys is known: zz/gap, zz/other" in said(app.warning)
+    assert "3 values: -0.1, -0.2, -0.3; from -0.3 to -0.1" in said(app.markdown)
+    meaning(app, "zz/gap").select("kl.total.k1")
+    (negative, *_) = [each for each in app.checkbox if each.label == "negative"]
+    negative.check()
+    save(app)
+    assert not app.exception
+    assert "1 run read and selected (steps)" in said(app.success)
+    (kept,) = store.uploads()
+    assert kept.mapping_path.read_text() == '[keys."zz/gap"]\nquantity = "kl.total.k1"\nsign = -1\n'
+    assert kept.mapping_path.read_text() in [code.value + "\n" for code in app.code]
+    (run,) = load(kept.paths[0], mapping=store.mapping_of(kept))
+    assert [row["value"] for row in run.scalars.to_pylist()] == [0.1, 0.2, 0.3]
+    turn_to(app, "compare")
+    assert "steps" in app.multiselect(key="runs").value
+
+
+def test_a_key_that_nobody_knows_beside_others_can_be_named_and_unnamed(app):
+    drop(app, ("steps.jsonl", JSONL))
+    meaning(app, "mystery").select("entropy.mean")
+    save(app)
+    assert "unmapped" not in " ".join(said_table(table) for table in app.table)
+    meaning(app, "mystery").select("not mapped")
+    save(app)
+    (kept,) = store.uploads()
+    assert store.mapping_of(kept).keys == ()
+    assert "mystery" in said_table(app.table[0])
+
+
+def test_the_framework_can_be_named(app):
+    drop(app, ("steps.jsonl", b'{"step": 1, "rl/ess": 0.5, "ess.total.token": 0.25}\n'))
+    assert "fit pipelinerl, plain equally well" in said(app.warning)
+    (box,) = [each for each in app.selectbox if each.label == "Framework"]
+    box.select("plain")
+    save(app)
+    assert "1 run read" in said(app.success)
+    assert "named by the user" in said(app.caption)
+
+
+def test_a_kept_upload_can_be_named_later(app):
+    drop(app, ("steps.jsonl", JSONL))
+    app.session_state[upload.OUTCOMES] = []
+    app.run()
+    assert not [each for each in app.button if each.label == "Save"]
+    next(each for each in app.button if each.label == "Name keys").click().run()
+    assert meaning(app, "mystery").value == "not mapped"
+
+
+def test_of_many_keys_some_are_drawn_and_the_others_are_found(app):
+    many = ", ".join(f'"zz/key{number:03}": {number}' for number in range(60))
+    drop(app, ("steps.jsonl", b'{"step": 1, %s}\n' % many.encode()))
+    assert len([each for each in app.selectbox if each.label.startswith("Meaning")]) == 25
+    (find,) = app.text_input
+    find.set_value("key05").run()
+    assert len([each for each in app.selectbox if each.label.startswith("Meaning")]) == 10
+
+
+def test_a_hostile_key_is_text(app):
+    drop(app, ("steps.jsonl", b'{"step": 1, "<img src=x>[a](http://b) $x$": 1}\n'))
+    assert not any("](http" in each.value for each in app.markdown)
+
+
 def test_files_that_are_one_log_stay_together():
     a, b, p, q, t, j = (("a.csv", b""), ("B.CSV", b""), ("p.parquet", b""), ("q.parquet", b""), ("run.toml", b""), ("s.jsonl", b""))
     assert groups([a, p, b, q, t, j]) == [[a, b], [p, q, t, j]]
     assert groups([j, a]) == [[a], [j]]
     assert groups([]) == []
+    e, f, w, c = (("events.out.tfevents.1.h.0", b""), ("events.out.tfevents.2.h.0", b""), ("run-a.wandb", b""), ("config.yaml", b""))
+    assert groups([e, w, f, c]) == [[e, f], [w, c]]
+    one, two = ("train_data_step1.jsonl", b""), ("train_data_step2.jsonl", b"")
+    assert groups([one, j, two]) == [[one, two], [j]]
 
 
 def test_what_was_just_uploaded_is_shown_even_when_the_choice_is_full(app, samples):
@@ -152,3 +236,24 @@ def test_what_was_just_uploaded_is_shown_even_when_the_choice_is_full(app, sampl
     assert not app.exception
     assert app.multiselect(key="runs").value[-3:] == ["V0-reference", "broken-V1", "fixed-V1"]
     assert len(app.multiselect(key="runs").value) == 12
+
+
+@pytest.mark.parametrize("container", sorted(name for name, maker in MAKERS.items() if maker.kind != ADDRESS))
+def test_every_container_can_be_dropped(app, tmp_path, container):
+    maker = MAKERS[container]
+    values = [[-0.5, -0.25]] * 2 if maker.kind == TOKENS else {"rl/ess": [0.5, 0.25]}
+    path = maker.make(tmp_path, [1, 2], values)
+    files = [each for each in sorted(path.rglob("*")) if each.is_file()] if path.is_dir() else [path]
+    drop(app, *((file.name, file.read_bytes()) for file in files))
+    assert not app.error
+    assert "1 run read and selected" in said(app.success)
+
+
+def test_an_upload_that_the_command_line_made_has_its_name_and_mapping(app, tmp_path):
+    log = tmp_path / "steps.jsonl"
+    log.write_bytes(UNKNOWN)
+    mapping = tmp_path / "map.toml"
+    mapping.write_text('[keys."zz/gap"]\nquantity = "kl.total.k1"\n')
+    assert main(["ingest", str(log), "--name", "from the shell", "--map", str(mapping)]) == 0
+    turn_to(app.run(), "compare")
+    assert "from the shell" in app.multiselect(key="runs").options

@@ -1,0 +1,74 @@
+"""Where a log was resumed: a run that restarts from a checkpoint logs some steps again, and what it logs later is what happened.
+
+A key whose steps fall back, seldom and for good, was resumed there. A file whose lines are in no order at all falls back all the time: it
+is sorted, not cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.run import RESUMED, ProblemKind, RawLog, ReadProblem
+
+_LONG_ENOUGH = 3  # rows a segment has on average, at least; shorter ones are disorder
+_LISTED = 5
+_SAID = f"{RESUMED}: earlier values from here on were logged before the restart and are left out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """A log without the values that a restart made void, and the first value of each later segment."""
+
+    raw: RawLog
+    marks: dict[tuple[str, int], str] = field(default_factory=dict)  # (key, step) -> what must be known there
+
+
+def joined(raw: RawLog) -> Joined:
+    """Keep the later of overlapping segments, key by key, and mark the seams.
+
+    Rows in = rows out + rows of the problems.
+    """
+    if not raw.scalars.num_rows:
+        return Joined(raw=raw)
+    coded = raw.scalars.column("key").combine_chunks().dictionary_encode()
+    names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    steps = raw.scalars.column("step").to_numpy()
+    order = np.argsort(codes, kind="stable")
+    void = np.zeros(len(steps), bool)
+    marks: dict[tuple[str, int], str] = {}
+    fell = np.flatnonzero((np.diff(steps[order]) < 0) & (np.diff(codes[order]) == 0))
+    for code in np.unique(codes[order][fell]):
+        rows = order[codes[order] == code]
+        seams = _seams(steps[rows])
+        void[rows] |= _void(steps[rows], seams)
+        marks |= {(names[code], int(steps[rows[seam]])): _SAID for seam in seams}
+    if not marks:
+        return Joined(raw=raw)
+    kept = raw.scalars.filter(pa.array(~void))
+    return Joined(raw=replace(raw, scalars=kept, problems=(*raw.problems, *_problems(raw.path, marks, int(void.sum())))), marks=marks)
+
+
+def _seams(steps: np.ndarray) -> list[int]:
+    """Places at which a later segment begins; none where the rows are merely unsorted."""
+    falls = np.flatnonzero(np.diff(steps) < 0) + 1
+    return falls.tolist() if falls.size * _LONG_ENOUGH <= steps.size else []
+
+
+def _void(steps: np.ndarray, seams: list[int]) -> np.ndarray:
+    """Rows before a seam whose step the later segment reached again or was to reach."""
+    void = np.zeros(steps.size, bool)
+    for seam in seams:
+        void[:seam] |= steps[:seam] >= steps[seam]
+    return void
+
+
+def _problems(path: str, marks: dict[tuple[str, int], str], rows: int) -> list[ReadProblem]:
+    at = sorted({step for _, step in marks})
+    shown = ", ".join(str(step) for step in at[:_LISTED]) + (" …" if len(at) > _LISTED else "")
+    restart = "the run was resumed here: the later segment is kept, the seam is marked"
+    seam = ReadProblem(path=path, place=f"step {shown}", what=restart, kind=ProblemKind.NOTE)
+    what = "logged before a restart from an earlier step: the later segment's values stand"
+    return [seam, *([ReadProblem(path=path, place=f"from step {at[0]}", what=what, rows=rows, kind=ProblemKind.SHADOWED)] if rows else [])]

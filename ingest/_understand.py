@@ -1,0 +1,93 @@
+"""A raw log becomes a run: which dialect it is in, on which clock, what its settings and its numbers are called here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from ingest._clock import timed
+from ingest._mapping import map_scalars
+from ingest._names import base_key
+from ingest._sampled import sampled
+from ingest._seams import joined
+from ingest._settings import settings
+from ingest.dialect import Dialect, Key
+from ingest.errors import ReadError, UnknownDialectError
+from ingest.identify import choose_dialect, has, score, unknown
+from ingest.readers.run_folder import DESCRIPTION
+from ingest.run import RawLog, Role, Run
+from ingest.user_mapping import laid_over
+
+_NOT_SETTINGS = ("name", "role", "group")  # of run.toml: they are fields of the Run
+_NO_DIALECT = Dialect(id="", title="", old_is="", keys=())
+_MAPPED = Dialect(id="mapping", title="the user's mapping", old_is="not known: the mapping names quantities, not policies", keys=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the user says about a log before it is looked at."""
+
+    dialect: Dialect | None = None
+    keys: tuple[Key, ...] = ()  # the user's word on single keys
+
+
+def understand(raw: RawLog, wish: Wish, run_id: str) -> Run:
+    """Turn one raw log into a run.
+
+    Raises:
+        UnknownDialectError: no dialect knows any of its keys, or several know equally many, and it has no token log.
+    """
+    dialect, why = _dialect(raw, wish)
+    config, sources = settings(raw.config, dialect)
+    on_clock = timed(raw, dialect.step)
+    whole = joined(on_clock.raw)
+    scalars, problems = map_scalars(whole.raw, dialect, config, whole.marks, on_clock.caveats)
+    return Run(
+        id=run_id,
+        name=raw.name,
+        path=raw.path,
+        dialect=dialect.id,
+        old_is=dialect.old_is_for(config) if dialect.old_is_for else dialect.old_is,
+        scalars=scalars,
+        tokens=raw.tokens,
+        config={key: value for key, value in config.items() if key not in _NOT_SETTINGS},
+        problems=(*whole.raw.problems, *sampled(whole.raw), *problems),
+        role=_role(raw),
+        group=str(raw.config.get("group", "")),
+        root=Path(raw.path) if Path(raw.path).is_dir() else None,
+        container=raw.container,
+        why=why,
+        config_sources=sources,
+    )
+
+
+def _dialect(raw: RawLog, wish: Wish) -> tuple[Dialect, str]:
+    """The dialect of a log's keys and the reason; none where it has no keys, or none that is known beside a token log."""
+    keys = {base_key(key) for key in pc.unique(raw.scalars.column("key")).to_pylist()}
+    if not keys:
+        return _NO_DIALECT, "no logged keys"
+    mapped = sum(has(key, keys) for key in wish.keys)
+    if wish.dialect is not None:
+        if not raw.tokens and not mapped and score(wish.dialect, keys) == (0, 0):
+            raise UnknownDialectError(f"{raw.path}, run {raw.name}: {wish.dialect.id} knows none of the keys. {unknown(keys)}")
+        return laid_over(wish.dialect, wish.keys), "named by the user"
+    try:
+        choice = choose_dialect(keys, raw.config)
+    except UnknownDialectError as refused:
+        if mapped:
+            return laid_over(_MAPPED, wish.keys), f"the mapping names {mapped} of the {len(keys)} keys"
+        if raw.tokens:
+            return _NO_DIALECT, "no dialect knows a key of the step log; its tokens are read"
+        raise UnknownDialectError(f"{raw.path}, run {raw.name}: {refused}") from refused
+    also = f"; the mapping names {mapped} more" if mapped else ""
+    return laid_over(choice.dialect, wish.keys) if wish.keys else choice.dialect, choice.why + also
+
+
+def _role(raw: RawLog) -> Role:
+    named = raw.config.get("role", Role.CANDIDATE)
+    if named not in tuple(Role):
+        expected = f"role = {' or '.join(Role)}"
+        raise ReadError(f"{raw.path}/{DESCRIPTION}", expected=expected, found=f"{str(named)[:80]!r}", remedy="Correct or remove it.")
+    return Role(str(named))
