@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 
 from monitor.commands._command import OK, Command, Document, Framed, framed, number, problem_lines, problems_of
+from monitor.metrics.sanity import check
 from monitor.metrics.series import series
 
 # What the text form shows of a run; the JSON form has every row.
@@ -36,7 +38,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
     read = framed(given.path)
     rows = [row for run, frame in read for row in rows_of(run.name, frame)]
-    document = {"metrics": rows, "problems": [each for run, _ in read for each in problems_of(run)]}
+    odd = [{"run": run.name, **asdict(each)} for run, frame in read for each in check(frame)]
+    document = {"metrics": rows, "oddities": odd, "problems": [each for run, _ in read for each in problems_of(run)]}
     return OK, document, _text(read)
 
 
@@ -58,6 +61,7 @@ def _text(read: tuple[Framed, ...]) -> str:
     for run, frame in read:
         lines.append(f"{run.name} ({run.path}; {run.dialect or 'tokens only'})")
         lines += [_line(metric, frame) for metric in SHOWN if series(frame, metric).steps.size]
+        lines += [f"  ! {each.text}" for each in check(frame)]
     return "\n".join([*lines, *problem_lines(run for run, _ in read)])
 
 

@@ -20,6 +20,7 @@ from ingest.errors import RatiometerError
 from ingest.load import load
 from ingest.run import ReadProblem, Role, Run
 from monitor.metrics.frame import metric_frame_with_problems
+from monitor.metrics.sanity import Oddity, check
 from monitor.pages._colours import Identity, identities
 from monitor.pages._escape import plain
 from monitor.store import Upload, uploads
@@ -63,6 +64,7 @@ class Framed:
 
     frame: pa.Table
     problems: tuple[ReadProblem, ...]
+    oddities: tuple[Oddity, ...]  # what the numbers say about themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,7 @@ def _frame(key: Key, run_id: str, _run: Run) -> Framed | Failure:
 
 def _compute(run: Run) -> Framed:
     frame, problems = metric_frame_with_problems(run)
-    return Framed(frame=frame, problems=run.problems + problems)
+    return Framed(frame=frame, problems=run.problems + problems, oddities=check(frame))
 
 
 def _guarded(title: str, read: Callable[[], T]) -> T | Failure:

@@ -13,6 +13,7 @@ import streamlit as st
 
 from monitor.compare.headline import Headline
 from monitor.compare.headline import headline as compared
+from monitor.metrics.sanity import Oddity
 from monitor.pages._colours import Identity
 from monitor.pages._curves import Strip, View, strip
 from monitor.pages._library import Key
@@ -29,6 +30,7 @@ class Shown:
     who: Identity
     key: Key  # of its content
     frame: pa.Table
+    oddities: tuple[Oddity, ...] = ()
 
 
 def overlay(candidates: Sequence[Shown], references: Sequence[Shown], ratio: str, view: View) -> tuple[Strip, ...]:

@@ -18,6 +18,7 @@ STYLE = """
 }
 [data-testid="stMultiSelectTagsContainer"] [data-tag] > span { max-width: 9.5rem; }
 .st-key-headlines p { margin: 0 0 0.2rem 0; line-height: 1.4; font-size: 0.95rem; }
+.st-key-headlines p.odd { margin-left: 1rem; font-size: 0.85rem; opacity: 0.8; }
 .st-key-crossings table, .st-key-problems table, .st-key-meanings table { font-variant-numeric: tabular-nums; font-size: 0.85rem; }
 .st-key-crossings :is(td, th) { padding: 0.3rem 0.45rem; }
 </style>

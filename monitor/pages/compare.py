@@ -73,7 +73,7 @@ def _frames(library: Library, choice: Choice) -> Frames:
 
 def _shown(library: Library, frames: Frames, ids: Sequence[str]) -> list[Shown]:
     entries = [(library.entries[run_id], frames[run_id]) for run_id in ids if run_id in frames]
-    return [Shown(who=entry.who, key=entry.key, frame=found.frame) for entry, found in entries]
+    return [Shown(who=entry.who, key=entry.key, frame=found.frame, oddities=found.oddities) for entry, found in entries]
 
 
 def _headlines(candidates: Sequence[Shown], references: Sequence[Shown]) -> None:
@@ -82,11 +82,24 @@ def _headlines(candidates: Sequence[Shown], references: Sequence[Shown]) -> None
     for one in candidates:
         found = headline(one, references)
         chip = f"<span style='color:{one.who.hue.on(theme())}'>■</span>"
-        lines.append(f"<p>{chip} <b>{for_html(found.name)}</b> {for_html(found.sentence)}</p>")
+        lines.append(f"<p>{chip} <b>{for_html(found.name)}</b> {for_html(found.sentence)}</p>{_odd(one)}")
+    lines += [f"<p>{chip} <b>{for_html(one.who.label)}</b> (reference)</p>{odd}" for one, chip, odd in _odd_references(references)]
     if not candidates:
         lines.append(f"<p><span style='color:{REFERENCE.on(theme())}'>■</span> Only the reference is chosen.</p>")
     with st.container(key="headlines"):
         st.html("".join(lines))
+
+
+def _odd(one: Shown) -> str:
+    """What the run's numbers say about themselves, once for each kind: non-finite, out of range, wrong semantics, a split that cancels."""
+    once = {oddity.what: oddity for oddity in reversed(one.oddities)}
+    return "".join(f"<p class='odd'>⚠ {for_html(oddity.text)}</p>" for oddity in reversed(once.values()))
+
+
+def _odd_references(references: Sequence[Shown]) -> list[tuple[Shown, str, str]]:
+    """The seeds of the reference that have something odd about them; the others are not named one by one."""
+    chip = f"<span style='color:{REFERENCE.on(theme())}'>■</span>"
+    return [(one, chip, _odd(one)) for one in references if one.oddities]
 
 
 def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, shown: Sequence[Shown]) -> None:

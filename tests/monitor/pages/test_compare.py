@@ -205,3 +205,11 @@ def test_no_more_runs_than_a_picture_bears(app, samples):
     app.run()
     assert not app.exception
     assert len(app.multiselect(key="runs").value) == 12
+
+
+def test_what_the_numbers_say_about_themselves_stands_under_the_sentence(app, samples):
+    write_run(samples / "v1_broken", seed=2, offset=0.5)
+    app.run()
+    (headlines,) = (each.proto.body for each in app.get("html") if "v1_broken" in each.proto.body)
+    assert "semantics: mean ratio is not 1" in headlines
+    assert headlines.count("semantics: mean ratio is not 1") == 1
