@@ -39,14 +39,18 @@ def read(path: Path) -> tuple[Run, ...]:
     Raises:
         RatiometerError: nothing there can be read or understood.
     """
-    if not path.exists():
-        raise ReadError(str(path), expected="a file or a folder", found="nothing", remedy="Check the path.")
+    if not (path.is_file() or path.is_dir()):  # a pipe is neither: it cannot be looked at twice, and may never end
+        found = "neither" if path.exists() else "nothing"
+        raise ReadError(str(path), expected="a file or a folder", found=found, remedy="Check the path.")
     return load(path)
 
 
 def framed(path: Path) -> tuple[Framed, ...]:
     """The runs at `path` with their metric frames; problems met while the tokens were read join the run's own."""
-    return tuple(_framed(run) for run in read(path))
+    found = tuple(_framed(run) for run in read(path))
+    if not any(frame.num_rows for _, frame in found):
+        raise ReadError(str(path), expected="at least one value", found="none", remedy="Is the log empty, or still being written?")
+    return found
 
 
 def _framed(run: Run) -> Framed:

@@ -44,15 +44,20 @@ def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
 
 
 def rows_of(name: str, frame: pa.Table) -> list[Document]:
-    """A frame as JSON rows; a value that is not finite is null with a state, so that NaN, infinite and empty stay apart."""
-    return [_row(name, row) for row in frame.to_pylist()]
+    """A frame as JSON rows; a value that is not finite is null with a state, so that NaN, infinite and empty stay apart.
+
+    No token entered a value whose mask was false everywhere (empty), or whose tokens were none of them finite (NaN).
+    """
+    counts = [series(frame, f"nonfinite.{side}") for side in ("engine", "trainer")]
+    bad = {int(step) for each in counts for step in each.steps[each.values > 0]}
+    return [_row(name, row, bad) for row in frame.to_pylist()]
 
 
-def _row(name: str, row: Document) -> Document:
+def _row(name: str, row: Document, bad: set[int]) -> Document:
     value = row["value"]
     written: Document = {**row, "run": name, "value": number(value), "standard_error": number(row["standard_error"])}
     if not math.isfinite(value):
-        written["state"] = "inf" if math.isinf(value) else ("empty" if row["n"] == 0 else "nan")
+        written["state"] = "inf" if math.isinf(value) else ("empty" if row["n"] == 0 and row["step"] not in bad else "nan")
     return written
 
 
@@ -67,9 +72,10 @@ def _text(read: tuple[Framed, ...]) -> str:
 
 def _line(metric: str, frame: pa.Table) -> str:
     found = series(frame, metric)
+    split = "" if found.caveat in {"", "split: exact"} or "split: " not in found.caveat else f"; {found.caveat}"
     return (
         f"  {metric:32} steps {found.steps[0]}..{found.steps[-1]} ({found.steps.size}), "
-        f"first {found.values[0]:.6g}, last {found.values[-1]:.6g}, {found.origin}"
+        f"first {found.values[0]:.6g}, last {found.values[-1]:.6g}, {found.origin}{split}"
     )
 
 

@@ -84,6 +84,8 @@ def flags(frame: pa.Table, rule: Rule) -> Flagged | NotTold:
     """
     for metric, label in _candidates(rule.metric):
         found = series(frame, metric)
+        if found.steps.size and np.isnan(found.values).all():
+            return NotTold(rule=rule, reason=f"{metric} has no value: NaN or empty at all of its {found.steps.size} steps")
         if found.steps.size:
             return _flagged(found, rule, metric, label)
     return NotTold(rule=rule, reason=_what_to_record(rule.metric))
