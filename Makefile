@@ -3,20 +3,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: run test lint samples benchmarks browser clean
 
 run: $(VENV)/.installed
-	$(BIN)/streamlit run app.py
+	$(BIN)/python -m streamlit run app.py
 
 test: $(VENV)/.installed-for-tests browser
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed-for-tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
 # Make every sample run again from its seed; takes minutes.
@@ -28,13 +28,20 @@ benchmarks: $(VENV)/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.readers
 	$(BIN)/python -m tests.benchmarks.wandb_file
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-	  || { echo "Ratiometer needs Python 3.11, 3.12 or 3.13; '$(PYTHON)' is another. Name one: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) \
-	  || { rm -rf $(VENV); echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
+# Nothing is ever deleted here: venv repairs what an interrupted call left behind. The stamp says that it is whole.
+SUPPORTED := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
+$(VENV)/.made:
+	@$(PYTHON) -c $(SUPPORTED) \
+	  || { echo "Ratiometer needs Python 3.11, 3.12 or 3.13; '$(PYTHON)' is another, or is missing. Name one: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' \
+	  || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
+	@if [ -e $(BIN)/python ]; then $(BIN)/python -c $(SUPPORTED) \
+	  || { echo "$(VENV) belongs to another Python, or its interpreter is gone: remove $(VENV) and try again"; exit 1; }; fi
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
 
-$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
+$(VENV)/.installed: requirements.txt $(VENV)/.made
+	@$(BIN)/python -c 'import pip' || { echo "$(VENV) does not work here any more: remove $(VENV) and try again"; exit 1; }
 	@echo "Installing what the dashboard needs into $(VENV) (once; a few minutes)"
 	$(PIP) -r requirements.txt
 	@touch $@

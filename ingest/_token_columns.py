@@ -15,6 +15,7 @@ from ingest.schema import TOKENS, TOKENS_REQUIRED
 _KEYS = tuple(name for name in TOKENS_REQUIRED if name != "rollout_logprob")  # a token without these belongs nowhere
 IDS = ("sample_id", "group_id")  # names in other logs; hashed here
 _MOST_NAMES = 20
+_SHOWN = 5
 
 
 def schema_problems(path: str, kinds: Mapping[str, pa.DataType], unknown: list[str]) -> tuple[ReadProblem, ...]:
@@ -54,12 +55,16 @@ def canonical(table: pa.Table, path: str, place: str) -> tuple[pa.Table, list[Re
     """Cast every column to its type in `schema.TOKENS`, in that order; columns that cannot hold a null lose theirs.
 
     Raises:
-        ReadError: a column cannot be cast without losing integers.
+        ReadError: a column cannot be cast without losing integers, text stands where numbers belong, or a mask is none.
     """
     columns, fields, notes = [], [], []
     for field in (field for field in TOKENS if field.name in table.column_names):
         where = f"{path}, {place}, column {field.name}"
-        column = _cast(_decoded(table.column(field.name), field), field, where)
+        given = _decoded(table.column(field.name), field)
+        column = _cast(given, field, where)
+        if beyond := _overflown(given, column):
+            what = f"{beyond} values beyond the range of {field.type} are read as infinite"
+            notes.append(ReadProblem(path=path, place=f"{place}, column {field.name}", what=what, kind=ProblemKind.NOTE))
         if nulls := column.null_count:
             column, what = _without_nulls(column, field, nulls)
             notes.append(ReadProblem(path=path, place=f"{place}, column {field.name}", what=what, kind=ProblemKind.NOTE))
@@ -95,13 +100,32 @@ def _decoded(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 def _cast(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
     if column.type == field.type:
         return column
+    if _is_text(column.type):
+        raise ReadError(where, expected=str(field.type), found=f"text ({column.type})", remedy="Write the column as numbers.")
     try:
-        if pa.types.is_boolean(field.type) and not pa.types.is_boolean(column.type):
-            return pc.not_equal(column, 0)
-        return column.cast(field.type)
+        return _mask(column, where) if pa.types.is_boolean(field.type) else column.cast(field.type)
     except (pa.ArrowException, TypeError) as refused:
         found = f"{column.type} that does not fit ({' '.join(str(refused).split())[:120]})"
         raise ReadError(where, expected=str(field.type), found=found, remedy="Write the column in that type.") from refused
+
+
+def _mask(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    """Numbers as a mask: 1 and 0 only, because a weight, or a sign, is no answer to whether a token counts."""
+    other = column.filter(pc.invert(pc.is_in(column, value_set=pa.array([0, 1]).cast(column.type), skip_nulls=False)))
+    other = other.drop_null()
+    if len(other):
+        shown = ", ".join(str(value) for value in pc.unique(other).to_pylist()[:_SHOWN])
+        found = f"other values in {len(other)} of {len(column)} rows ({shown})"
+        raise ReadError(where, expected="true and false, or 1 and 0", found=found, remedy="Write a mask; weights belong elsewhere.")
+    return pc.not_equal(column, 0)
+
+
+def _overflown(given: pa.ChunkedArray, column: pa.ChunkedArray) -> int:
+    """How many finite values became infinite in a narrower float."""
+    if not (pa.types.is_float64(given.type) and pa.types.is_float32(column.type)):
+        return 0
+    infinite = pc.is_inf(column)
+    return pc.sum(pc.and_(infinite, pc.is_finite(given))).as_py() or 0 if pc.any(infinite).as_py() else 0
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest._bounds import check_columns, check_lists, check_rows
@@ -20,8 +23,13 @@ from ingest.schema import TOKENS, TOKENS_REQUIRED
 
 PieceKey = tuple[str, int, int]
 RowGroup = Callable[[Path, int], tuple[pa.Table, tuple[ReadProblem, ...]]]  # file, index -> a row per token, canonical names
+OBJECTIVE = b"ratiometer_objective"  # key of a file's metadata: clip bounds the recorder was given, as a JSON object
 _OWN_NAMES = {name: name for name in TOKENS.names}
 _REMEDY = "docs/token_log.md lists the columns; rename yours, or have the trainer write them with monitor.record."
+
+
+class DamagedError(ReadError):
+    """Bytes of a file are not what was written: the footer cannot be parsed, or a page has another checksum than it says."""
 
 
 class Layout(StrEnum):
@@ -44,11 +52,16 @@ class TokenPiece:
     layout: Layout = Layout.TOKEN_ROWS
     read: RowGroup | None = None  # None for Parquet
     shown_as: str = ""  # how the user knows the file, where that is not its path: a member of an archive
+    settings: Mapping[str, float] = field(default_factory=dict)  # `objective.*`: clip bounds its recorder was given
 
     @property
     def key(self) -> PieceKey:
         """Identity of the piece's content for a cache: path, size in bytes, modification time in ns."""
         return (str(self.path), self.size, self.mtime_ns)
+
+    def rows_of(self, index: int) -> int:
+        """Rows of one row group."""
+        return int(_footer(self.key).row_group(index).num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +80,8 @@ def open_piece(path: Path, names: Mapping[str, str] = _OWN_NAMES) -> tuple[Token
         names: column in the file -> canonical column; our own names by default.
 
     Raises:
-        ReadError: not Parquet, damaged, or a required column is missing or there twice.
+        DamagedError: not Parquet, or cut short.
+        ReadError: a required column is missing or there twice.
         TooLargeError: a row group or the file would not fit the bounds of `ingest._bounds`.
     """
     stat = path.stat()
@@ -89,6 +103,7 @@ def open_piece(path: Path, names: Mapping[str, str] = _OWN_NAMES) -> tuple[Token
         rows=footer.num_rows,
         size=stat.st_size,
         mtime_ns=stat.st_mtime_ns,
+        settings=_settings(footer),
     )
     unknown = [name for name in columns.names if name not in names]
     return piece, schema_problems(str(path), kinds, unknown)
@@ -98,6 +113,30 @@ def token_log(pieces: Iterable[TokenPiece]) -> TokenLog:
     """Put pieces together to one log, in the order given."""
     pieces = tuple(pieces)
     return TokenLog(pieces=pieces, columns=frozenset(name for piece in pieces for name in piece.rename.values()))
+
+
+def ranges(piece: TokenPiece, names: tuple[str, ...]) -> list[tuple[tuple[Any, Any], ...]] | None:
+    """Smallest and largest value of columns in each row group that has rows, from the footer; None where a range is missing."""
+    raw = {name: raw for raw, name in piece.rename.items()}
+    footer, found = _footer(piece.key), []
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        chunks = {(chunk := group.column(number)).path_in_schema.split(".")[0]: chunk for number in range(group.num_columns)}
+        spans = [chunks[raw[name]].statistics for name in names]
+        if group.num_rows and not all(span is not None and span.has_min_max for span in spans):
+            return None
+        if group.num_rows:
+            found.append(tuple((span.min, span.max) for span in spans))
+    return found
+
+
+def steps_of(piece: TokenPiece) -> frozenset[int]:
+    """The steps that a file holds, from its footer where each row group is of one step, otherwise from the column."""
+    spans = ranges(piece, ("step",))
+    if spans is not None and all(low == high for ((low, high),) in spans):
+        return frozenset(int(low) for ((low, _),) in spans)
+    read = (read_row_group(piece, index, frozenset({"step"}))[0] for index in range(piece.row_groups))
+    return frozenset(step for table in read for step in pc.unique(table.column("step")).to_pylist())
 
 
 def read_row_group(
@@ -118,7 +157,8 @@ def read_row_group(
         The table, and what had to be left out or changed; rows of a response layout count responses.
 
     Raises:
-        ReadError: the row group is damaged, or a column cannot be cast to its type without loss of its integers.
+        DamagedError: the row group cannot be read, or a page has another checksum than it says.
+        ReadError: a column cannot be cast to its type without loss of its integers, or a mask is none.
     """
     if not piece.shown_as:
         return _row_group(piece, index, columns)
@@ -147,7 +187,7 @@ def _raw_columns(piece: TokenPiece, index: int, columns: frozenset[str] | None) 
     rename = {raw: name for raw, name in piece.rename.items() if columns is None or name in columns or name in TOKENS_REQUIRED}
     # Names of responses stay coded until they are hashed: one long name repeated a million times is a small file.
     ids = [raw for raw, name in rename.items() if name in IDS]
-    with pq.ParquetFile(piece.path, metadata=_footer(piece.key), read_dictionary=ids) as file:
+    with pq.ParquetFile(piece.path, metadata=_footer(piece.key), read_dictionary=ids, page_checksum_verification=True) as file:
         table = file.read_row_group(index, columns=list(rename), use_threads=False)
     return table.rename_columns([rename[name] for name in table.column_names])
 
@@ -177,6 +217,13 @@ def _footer(key: PieceKey) -> pq.FileMetaData:
         raise _damaged(key[0], broken) from broken
 
 
+def _settings(footer: pq.FileMetaData) -> dict[str, float]:
+    try:
+        return {f"objective.{name}": float(value) for name, value in json.loads((footer.metadata or {}).get(OBJECTIVE, b"{}")).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}  # another tool's note under our name
+
+
 def _arrow_schema(path: Path, footer: pq.FileMetaData) -> pa.Schema:
     try:
         return footer.schema.to_arrow_schema()
@@ -196,8 +243,8 @@ def _check_sizes(path: Path, footer: pq.FileMetaData, layout: Layout, rename: Ma
         raise _damaged(str(path), broken) from broken
 
 
-def _damaged(where: str, broken: Exception) -> ReadError:
-    return ReadError(
+def _damaged(where: str, broken: Exception) -> DamagedError:
+    return DamagedError(
         where,
         expected="a whole Parquet file",
         found=f"one that the Parquet library refuses ({' '.join(str(broken).split())[:200]})",

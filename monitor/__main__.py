@@ -7,34 +7,60 @@ document and nothing else, an error included; its schemas are in docs/schema/.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
+from typing import NoReturn
 
 from ingest.discover import discover
 from ingest.errors import RatiometerError
-from monitor.commands._command import UNREADABLE, Command, dump
+from monitor.commands._command import UNREADABLE, dump
+
+
+class UsageError(RatiometerError):
+    """The command line is not one of ours."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises in place of printing, so that `--json` gets its one document for a usage error as well."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments, with the usage of the command that was meant."""
+        raise UsageError(f"{message}. {' '.join(self.format_usage().split())}")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = _parser().parse_args(arguments)
-    command: Command = given.command
+    words = sys.argv[1:] if arguments is None else arguments
+    json = "--json" in words
     try:
-        code, document, text = command.run(given)
-    except RatiometerError as error:
-        if given.json:
-            print(dump({"error": {"kind": type(error).__name__, "message": str(error)}}))
-        else:
-            print(f"{command.name}: {error}", file=sys.stderr)
-        return UNREADABLE
-    print(dump(document) if given.json else text)
-    return code
+        given = _parser().parse_args(words)
+        code, document, text = given.command.run(given)
+        _print(dump(document) if json else text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough; nothing is left to flush to it
+    except (RatiometerError, OSError, ValueError) as error:
+        return _refuse(error, json=json)
+    return int(code)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _refuse(error: Exception, *, json: bool) -> int:
+    """Say what cannot be read or told; OSError and ValueError are the system's and the settings' own words."""
+    if json and not (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        _print(dump({"error": {"kind": type(error).__name__, "message": str(error)}}))
+    else:
+        print(f"ratiometer: {error}", file=sys.stderr)
+    return UNREADABLE
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m monitor", description="Do the trainer and the inference engine still agree about the policy?"
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    question = "Do the trainer and the inference engine still agree about the policy?"
+    parser = _Parser(prog="python -m monitor", description=question)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     for command in discover("monitor.commands", "COMMAND"):
         own = commands.add_parser(command.name, help=command.title, description=command.title)
         command.arguments(own)
@@ -44,8 +70,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # the reader of our output has seen enough, as `| head` does
-        sys.stdout = None  # nothing is left to flush to
-        sys.exit(0)
+    sys.exit(main())

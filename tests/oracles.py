@@ -173,6 +173,15 @@ def nonfinite(*columns):
     return sum(not all(math.isfinite(value) for value in row) for row in zip(*columns, strict=True))
 
 
+def positive(*columns):
+    return sum(any(math.isfinite(value) and value > 1e-6 for value in row) for row in zip(*columns, strict=True))
+
+
+def repeated(*columns):
+    keys = list(zip(*columns, strict=True))
+    return len(keys) - len(set(keys))
+
+
 def _as_float(value):
     try:
         return float(value)

@@ -51,6 +51,7 @@ def random_tokens(seed, tokens=400, *, steps=3, sequences=9, sd=0.3):
         rollout_version=step - rng.integers(0, 3, tokens),
         trainer_version=step + rng.integers(-1, 70, tokens) * (rng.random(tokens) < 0.1),
         entropy=rng.random(tokens),
+        position=np.arange(tokens),
     )
 
 

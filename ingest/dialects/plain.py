@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingest.dialect import Dialect, Key
+from ingest.dialects._plain_ids import LOGGED_IDS
 from ingest.schema import TOKENS
 
 _RATIOS = ("total", "discrepancy", "lag")
@@ -38,6 +39,9 @@ _OTHERS = (
     "samples.count",
     "nonfinite.engine",
     "nonfinite.trainer",
+    "positive.engine",
+    "positive.trainer",
+    "repeated.rows",
     "objective.loss",
     "grad_norm.global",
     "learning_rate.value",
@@ -54,7 +58,8 @@ _OTHERS = (
     "ratio.total.sum",
     "ratio.total.squared_sum",
 )
-IDS = (*(f"{quantity}.{ratio}.{end}" for quantity, ends in _ENDS.items() for ratio in _RATIOS for end in ends), *_OTHERS)
+_COMPUTED = (*(f"{quantity}.{ratio}.{end}" for quantity, ends in _ENDS.items() for ratio in _RATIOS for end in ends), *_OTHERS)
+IDS = tuple(dict.fromkeys((*_COMPUTED, *LOGGED_IDS)))
 _BARE = "logged as a bare word: taken as the mean over the batch, whatever the framework meant"
 
 DIALECT = Dialect(

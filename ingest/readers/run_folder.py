@@ -11,6 +11,7 @@ from ingest.reader import Reader
 from ingest.readers import jsonl, parquet_tokens, wandb_history
 from ingest.readers._files import is_inside
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
+from ingest.tokens import steps_of, token_log
 
 DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER = "run.toml", "steps.jsonl", "tokens.parquet", "tokens"
 _PARTS = (DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER)
@@ -34,15 +35,15 @@ def _read(path: Path) -> tuple[RawLog, ...]:
     outside = [name for name in _PARTS if (path / name).exists() and name not in present]
     config = _description(path / DESCRIPTION) if DESCRIPTION in present else {}
     steps = _steps(path / STEPS) if STEPS in present else None
-    tokens = _tokens(path, present)
+    tokens = _tokens(path, present, steps)
     said = [problem for log in (steps, tokens) if log is not None for problem in log.problems]
     log = RawLog(
         name=str(config.get("name", "")) or path.resolve().name,
         path=str(path),
         container=READER.id,
         tokens=tokens.tokens if tokens else None,
-        config=config,
-        problems=(*said, *_notes(path, present, outside)),
+        config={**(tokens.config if tokens else {}), **config},
+        problems=(*said, *_notes(path, outside)),
     )
     if steps is None:
         return (log,)
@@ -65,21 +66,50 @@ def _steps(path: Path) -> RawLog:
     return _part(path, wandb_history.READER if wandb_history.READER.objection(path) is None else jsonl.READER)
 
 
-def _tokens(path: Path, present: list[str]) -> RawLog | None:
-    if TOKENS_FILE in present:
-        return _part(path / TOKENS_FILE, parquet_tokens.READER)
-    if TOKENS_FOLDER in present and parquet_tokens.READER.objection(path / TOKENS_FOLDER) is None:
-        return _part(path / TOKENS_FOLDER, parquet_tokens.READER)
-    return None  # a folder without parts is a run whose first step is not closed yet
+def _tokens(path: Path, present: list[str], steps: RawLog | None) -> RawLog | None:
+    """The compacted file and the parts recorded since; None for a run whose first step is not closed yet.
+
+    Raises:
+        ReadError: neither has a row, and there is no step log that would be worth showing without them.
+    """
+    folder = path / TOKENS_FOLDER if TOKENS_FOLDER in present and parquet_tokens.parts(path / TOKENS_FOLDER)[0] else None
+    try:
+        whole = _part(path / TOKENS_FILE, parquet_tokens.READER) if TOKENS_FILE in present else None
+        since = parquet_tokens.read_log(folder, path.name) if folder else None
+    except parquet_tokens.EmptyError as nothing:
+        if steps is None:
+            raise
+        note = ReadProblem(path=nothing.where, place="whole file", what=nothing.found, kind=ProblemKind.NOTE)
+        return RawLog(name=path.name, path=str(path), container=READER.id, problems=(note,))
+    return _joined(path, whole, since) if whole and since else whole or since
 
 
-def _notes(path: Path, present: list[str], outside: list[str]) -> Iterator[ReadProblem]:
+def _joined(path: Path, whole: RawLog, since: RawLog) -> RawLog:
+    """Both, step by step; where a step is in both, the compacted file has it whole, and the parts are not read."""
+    compacted = whole.tokens.pieces if whole.tokens else ()
+    known = frozenset[int]().union(*(steps_of(piece) for piece in compacted))
+    parts = since.tokens.pieces if since.tokens else ()
+    twice = [piece for piece in parts if steps_of(piece) & known]
+    said = [*whole.problems, *since.problems]
+    if twice:
+        what = "steps that tokens.parquet has already; these parts are not read, so that no token counts twice"
+        place = f"{TOKENS_FOLDER}, {len(twice)} parts from {twice[0].path.parent.name}/{twice[0].path.name} on"
+        rows = sum(piece.rows or 0 for piece in twice)
+        said.append(ReadProblem(path=str(path), place=place, what=what, rows=rows, kind=ProblemKind.SHADOWED))
+    return RawLog(
+        name=path.name,
+        path=str(path),
+        container=READER.id,
+        tokens=token_log([*compacted, *(piece for piece in parts if piece not in twice)]),
+        config={**since.config, **whole.config},
+        problems=tuple(said),
+    )
+
+
+def _notes(path: Path, outside: list[str]) -> Iterator[ReadProblem]:
     if outside:
         what = "links lead out of the folder and are not followed"
         yield ReadProblem(path=str(path), place=", ".join(outside), what=what, kind=ProblemKind.NOTE)
-    if TOKENS_FILE in present and TOKENS_FOLDER in present:
-        what = "beside tokens.parquet (was compacting cut short?); not read, so that no token counts twice"
-        yield ReadProblem(path=str(path), place=TOKENS_FOLDER, what=what, kind=ProblemKind.NOTE)
 
 
 def _description(path: Path) -> Config:

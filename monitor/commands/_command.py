@@ -57,13 +57,17 @@ def check_there(path: Path) -> None:
     Raises:
         ReadError: there is neither a file nor a folder, and it is no address.
     """
-    if address_reader(str(path)) is None and not path.exists():
-        raise ReadError(str(path), expected="a file or a folder", found="nothing", remedy="Check the path.")
+    if address_reader(str(path)) is None and not (path.is_file() or path.is_dir()):  # a pipe cannot be looked at twice, and may never end
+        found = "neither" if path.exists() else "nothing"
+        raise ReadError(str(path), expected="a file or a folder", found=found, remedy="Check the path.")
 
 
 def framed(path: Path, given: argparse.Namespace) -> tuple[Framed, ...]:
     """The runs at `path` with their metric frames; problems met while the tokens were read join the run's own."""
-    return tuple(_framed(run) for run in read(path, given))
+    found = tuple(_framed(run) for run in read(path, given))
+    if not any(frame.num_rows for _, frame in found):
+        raise ReadError(str(path), expected="at least one value", found="none", remedy="Is the log empty, or still being written?")
+    return found
 
 
 def _framed(run: Run) -> Framed:

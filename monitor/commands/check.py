@@ -86,7 +86,11 @@ def _lines(run: Run, found: Flagged | NotTold) -> list[str]:
     tail = f"{found.steps} steps, {found.origin}" + (f", {found.unknown} of them NaN" if found.unknown else "")
     if not found.crossings:
         return [f"{head}: no crossing ({tail})"]
-    return [f"{head}: {len(found.crossings)} stays ({tail})", *(f"  {_stay(found.rule, stay)}" for stay in found.crossings)]
+    return [f"{head}: {_count(len(found.crossings))} ({tail})", *(f"  {_stay(found.rule, stay)}" for stay in found.crossings)]
+
+
+def _count(stays: int) -> str:
+    return "1 stay" if stays == 1 else f"{stays} stays"
 
 
 def _stay(rule: Rule, stay: Crossing) -> str:

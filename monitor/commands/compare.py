@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from ingest.errors import RatiometerError
 from ingest.run import Role, Run
 from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of, reading_arguments
-from monitor.compare.headline import COMPARED, PARITY, Comparison, Headline, headline
+from monitor.compare.headline import COMPARED, Comparison, Headline, headline
+from monitor.compare.parity import PARITY
 
 
 class NothingCompared(RatiometerError):  # noqa: N818  it is an answer as much as an error
-    """The two logs have no metric in common."""
+    """A candidate and the reference have nothing that can be compared."""
+
+
+class SameRunTwice(RatiometerError):  # noqa: N818  it is an answer as much as an error
+    """A run beside itself has no noise, so every candidate would leave it."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,20 +33,29 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
     seeds = tuple(pair for path in given.reference for pair in _references(framed(path, given)))
-    references = {run.name: frame for run, frame in seeds}
+    references = dict(zip(_distinct([run for run, _ in seeds]), (frame for _, frame in seeds), strict=True))
     candidates = framed(given.candidate, given)
     runs = tuple(run for run, _ in (*seeds, *candidates))
     told = [headline(frame, references, name=run.name) for run, frame in candidates]
-    found = [each.comparison for each in told if each.comparison and each.comparison.parities]
-    if not found:
-        raise NothingCompared("; ".join(each.text for each in told))
+    found = [each.comparison for each in told if each.comparison]
+    left = any(each.left for each in found)
+    if not left and not all(each.parities for each in found):
+        raise NothingCompared("; ".join(each.text for each in told if each.comparison and not each.comparison.parities))
     document = {
         "references": list(references),
         "candidates": [_document(each) for each in told],
         "problems": [each for run in runs for each in problems_of(run)],
     }
-    left = any(each.divergences for each in found)
     return (FOUND if left else OK), document, _text(told, runs)
+
+
+def _distinct(runs: Sequence[Run]) -> list[str]:
+    """A name for each seed: its own, with its path where two are named alike, so that no seed takes another's place."""
+    names = Counter(run.name for run in runs)
+    labels = [run.name if names[run.name] == 1 else f"{run.name} ({run.path})" for run in runs]
+    if len(set(labels)) < len(labels):
+        raise SameRunTwice(f"a seed of the reference is given twice: {', '.join(sorted({x for x in labels if labels.count(x) > 1}))}")
+    return labels
 
 
 def _references(read: tuple[Framed, ...]) -> tuple[Framed, ...]:
@@ -60,6 +76,7 @@ def _document(told: Headline) -> Document:
         "excess": found.excess,
         "metrics": _metrics(found),
         "not_compared": found.not_compared,
+        "not_finite": [asdict(each) for each in found.not_finite],
     }
 
 

@@ -86,6 +86,8 @@ def flags(frame: pa.Table, rule: Rule) -> Flagged | NotTold:
     """
     for metric, label in _candidates(rule.metric):
         found = series(frame, metric)
+        if found.steps.size and np.isnan(found.values).all():
+            return NotTold(rule=rule, reason=f"{metric} has no value: NaN or empty at all of its {found.steps.size} steps")
         if found.steps.size:
             bounded, bound = _bounded(frame, found, rule)
             words = "" if bound == "value" else f" ({glossary.ENVELOPE['.' + bound]})"

@@ -1,4 +1,4 @@
-"""One true sentence per candidate: what left the reference, from which step, and which term did it."""
+"""A candidate beside its reference, and the one true sentence about it: what left the reference, from which step, which term did it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from monitor.compare.divergence import Divergence, deviation, first_divergence
 from monitor.compare.flags import DEFAULT_RULES, Flagged, Rule, flags
+from monitor.compare.pairs import NotFinite, not_finite, pair
 from monitor.compare.parity import PARITY, Parity, overall, parity
-from monitor.compare.reference import on_steps, reference
-from monitor.metrics.series import Series, origins, series
+from monitor.compare.reference import reference
 
 # What is compared, in the order in which a tie is told; the words are those of the sentence.
 COMPARED = {
@@ -42,15 +42,20 @@ class Comparison:
     divergences: tuple[Divergence, ...]  # in the order of their first step
     parities: tuple[Parity, ...]
     not_compared: dict[str, str]  # metric -> why
+    not_finite: tuple[NotFinite, ...]  # what of the candidate is no number
     excess_at_first: dict[str, float]  # term -> nats of mean |log ratio| over the reference's, in the first steps of the divergence
     excess: dict[str, float]  # the same from there to the end of the log; both empty where the split or a divergence is missing
-    flagged: tuple[Flagged, ...]
     noise_basis: str
 
     @property
     def overall_parity(self) -> float:
         """The largest yardstick over the metrics; NaN where none could be compared."""
         return overall(self.parities)
+
+    @property
+    def left(self) -> bool:
+        """Whether the candidate left its reference; a value that is no number is nowhere near it."""
+        return bool(self.divergences or self.not_finite)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +72,16 @@ class Headline:
         return f"{self.name} {self.sentence}"
 
 
-def headline(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) -> Headline:
+def headline(candidate: pa.Table, references: dict[str, pa.Table], *, name: str, rules: Sequence[Rule] | None = None) -> Headline:
     """The sentence for one candidate.
 
     Args:
         candidate: metric frame.
         references: metric frames of the reference's seeds by run name; empty where none is chosen.
         name: of the candidate.
+        rules: whose stays the sentence names; both default rules where not given.
     """
-    under = _under(_default_flags(candidate))
+    under = _under(candidate, [Rule.parse(rule) for rule in DEFAULT_RULES] if rules is None else rules)
     if not references:
         return Headline(name=name, sentence=f"has no reference to be compared with{under}.", comparison=None)
     found = compare(candidate, references, name=name)
@@ -89,16 +95,15 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
     not_compared: dict[str, str] = {}
     basis = ""
     for metric in COMPARED:
-        pair = _pair(candidate, references, metric)
-        if isinstance(pair, str):
-            not_compared[metric] = pair
+        both = pair(candidate, references, metric)
+        if isinstance(both, str):
+            not_compared[metric] = both
             continue
-        own, seeds = pair
-        against = reference(seeds, own.steps)
+        against = reference(both.seeds, both.own.steps)
         basis = against.basis
-        left = first_divergence(metric, deviation(own, against))
+        left = first_divergence(metric, deviation(both.own, against))
         divergences += [left] if left else []
-        parities.append(parity(metric, own, seeds))
+        parities.append(parity(metric, both.own, both.seeds))
     ordered = tuple(sorted(divergences, key=lambda each: each.step))
     return Comparison(
         candidate=name,
@@ -106,40 +111,21 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
         divergences=ordered,
         parities=tuple(parities),
         not_compared=not_compared,
+        not_finite=not_finite(candidate, COMPARED),
         excess_at_first=_excess(candidate, references, ordered, _FIRST_STEPS),
         excess=_excess(candidate, references, ordered, None),
-        flagged=_default_flags(candidate),
         noise_basis=basis,
     )
-
-
-def _pair(candidate: pa.Table, references: dict[str, pa.Table], metric: str) -> tuple[Series, list[Series]] | str:
-    """The metric of the candidate and of each seed, from the most trusted origin that all of them have; or why there is no pair.
-
-    A logged aggregate is never laid beside one computed from tokens: a framework's mean over sequences is not our mean over tokens.
-    """
-    own = origins(candidate, metric)
-    theirs = [origins(frame, metric) for frame in references.values()]
-    if not own or not all(theirs):
-        return "not in the candidate's log" if not own else "not in every reference's log"
-    shared = next((origin for origin in own if all(origin in each for each in theirs)), None)
-    if shared is None:
-        return f"the candidate has it from {' and '.join(own)}, the reference from {' and '.join(theirs[0])}"
-    found = series(candidate, metric, origin=shared)
-    seeds = [series(frame, metric, origin=shared) for frame in references.values()]
-    common = all(np.isfinite(on_steps(seed, found.steps)).any() for seed in seeds)
-    return (found, seeds) if common else "no step in common"
 
 
 def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Divergence, ...], rows: int | None) -> dict[str, float]:
     """How much each term of the split exceeds the reference's over the first `rows` steps of the first divergence (None: to the end)."""
     found: dict[str, float] = {}
     for metric in _TERMS if left else ():
-        pair = _pair(candidate, references, metric)
-        if isinstance(pair, str):
+        both = pair(candidate, references, metric)
+        if isinstance(both, str):
             return {}
-        own, seeds = pair
-        gap = (own.values - reference(seeds, own.steps).centre)[own.steps >= left[0].step][:rows]
+        gap = (both.own.values - reference(both.seeds, both.own.steps).centre)[both.own.steps >= left[0].step][:rows]
         finite = gap[np.isfinite(gap)]
         if not finite.size:
             return {}
@@ -148,20 +134,35 @@ def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Di
 
 
 def _left(found: Comparison) -> str:
+    broken = f"; {'; '.join(map(str, found.not_finite))}" if found.not_finite else ""
     if not found.parities:
-        return "cannot be compared: no metric is in both logs, or only computed from tokens in the one and logged in the other"
-    if not found.divergences:
-        worst = max(found.parities, key=lambda each: each.value)
-        near = f"; at most {worst.value:.1f} times the distance between two reference seeds ({COMPARED[worst.metric]})"
-        count = len(found.parities)
-        metrics = f"all {count} metrics" if count > 1 else "the one metric"
-        return f"stays within the reference's noise in {metrics} compared{near}"
-    first = found.divergences[0].step
-    together = [each for each in found.divergences if each.step == first]
+        reasons = dict.fromkeys(reason for reason in found.not_compared.values() if "candidate's log" not in reason)
+        why = "; ".join(reasons) or "none of the metrics that are compared is in its log"
+        return f"cannot be compared: {why}{broken}"
+    if found.divergences:
+        return f"leaves the reference {_first(found.divergences)}{broken}"
+    if found.not_finite:
+        return f"is not the reference's equal{broken}"
+    return _stays(found)
+
+
+def _first(divergences: Sequence[Divergence]) -> str:
+    first = divergences[0].step
+    together = [each for each in divergences if each.step == first]
     names = [COMPARED[each.metric] for each in together]
     listed = ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
-    moment = f"from its first step ({first})" if together[0].at_once else f"at step {first}"
-    return f"leaves the reference {moment} in {listed}"
+    return f"{f'from its first step ({first})' if together[0].at_once else f'at step {first}'} in {listed}"
+
+
+def _stays(found: Comparison) -> str:
+    """Nothing left the noise for long; whether that is parity is another question, and the sentence answers both."""
+    count, worst = len(found.parities), max(found.parities, key=lambda each: each.value)
+    metrics = f"any of {count} metrics" if count > 1 else "the one metric compared"
+    yardstick = "the distance between two reference seeds" if len(found.references) > 1 else "the one reference's own noise, estimated"
+    times = f"{worst.value:.1f} times {yardstick} ({COMPARED[worst.metric]})"
+    if worst.value > PARITY:
+        return f"does not leave the reference for long in {metrics}, but lies {times} away from it; at most {PARITY:g} is parity"
+    return f"stays within the reference's noise in {f'all {count} metrics' if count > 1 else 'the one metric'} compared; at most {times}"
 
 
 def _term(found: Comparison) -> str:
@@ -183,24 +184,19 @@ def _shares(excess: dict[str, float]) -> dict[str, float]:
     return {term: max(value, 0.0) / total for term, value in excess.items()} if total > 0 else {}
 
 
-def _default_flags(frame: pa.Table) -> tuple[Flagged, ...]:
-    found = (flags(frame, Rule.parse(rule)) for rule in DEFAULT_RULES)
-    return tuple(each for each in found if isinstance(each, Flagged))
-
-
-def _under(found: Sequence[Flagged]) -> str:
+def _under(frame: pa.Table, rules: Sequence[Rule]) -> str:
     """The part of the sentence that says where an ESS lies under its threshold."""
-    parts = []
-    for each in found:
-        if not each.crossings:
-            continue
-        _, ratio, level = each.metric.split(".")
-        first, stays = each.crossings[0], len(each.crossings)
-        end = "the end" if first.recovered_step is None else str(first.to_step)
-        spell = f"at step {first.from_step}" if end == str(first.from_step) else f"from step {first.from_step} to {end}"
-        more = f" (and {stays - 1} more times)" if stays > 1 else ""
-        parts.append(f"ESS({ratio}, {level}) under {each.rule.threshold:g} {spell}{more}")
-    return f"; {'; '.join(parts)}" if parts else ""
+    told = [found for rule in rules if isinstance(found := flags(frame, rule), Flagged) and found.crossings]
+    return "".join(f"; {_spell(found)}" for found in told)
 
 
-__all__ = ["COMPARED", "PARITY", "Comparison", "Headline", "compare", "headline"]
+def _spell(found: Flagged) -> str:
+    _, ratio, level = found.metric.split(".")
+    first, more = found.crossings[0], len(found.crossings) - 1
+    end = "the end" if first.recovered_step is None else str(first.to_step)
+    when = f"at step {first.from_step}" if end == str(first.from_step) else f"from step {first.from_step} to {end}"
+    again = "" if not more else " (and once more)" if more == 1 else f" (and {more} more times)"
+    return f"ESS({ratio}, {level}) under {found.rule.threshold:g} {when}{again}"
+
+
+__all__ = ["COMPARED", "Comparison", "Headline", "compare", "headline"]

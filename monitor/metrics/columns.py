@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +23,7 @@ READ = frozenset(
     {
         *TOKENS_REQUIRED,
         *("same_weights_logprob", "old_logprob", "current_logprob", "loss_mask", "advantage", "reward"),
-        *("rollout_version", "trainer_version", "old_version", "entropy"),
+        *("rollout_version", "trainer_version", "old_version", "entropy", "position"),
     },
 )
 """Canonical columns that a pass over the tokens uses; the others need not be decoded."""
@@ -45,15 +46,39 @@ class Columns:
     rollout_version: NDArray[np.int64]
     trainer_version: NDArray[np.int64]
     old_version: NDArray[np.int64]
+    position: NDArray[np.int32]
 
     def cut(self, low: int, high: int) -> Columns:
         """Rows low to high; absent columns stay absent."""
         names = [item.name for item in fields(self) if item.name != "stands_in"]
         return Columns(stands_in=self.stands_in, **{name: getattr(self, name)[low:high] for name in names})
 
+    @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where each run of equal `sample_id` begins."""
         return _starts(self.sample_id)
+
+    def repeated(self) -> int:
+        """Masked-in rows whose sample_id and position an earlier masked-in row has; 0 where positions were not recorded.
+
+        Rows that come sequence by sequence with rising positions, as a recorder leaves them, are seen to be distinct in one look;
+        all others are sorted.
+        """
+        if not len(self.position):
+            return 0
+        rising = self.position[1:] > self.position[:-1]
+        rising[self.starts[1:] - 1] = True
+        if rising.all() and _distinct(self.sample_id[self.starts]):
+            return 0
+        counted = self.mask.astype(bool)
+        return repeats(self.sample_id[counted], self.position[counted])
+
+
+def repeats(sample_id: NDArray[np.int64], position: NDArray[np.int32]) -> int:
+    """How many rows have a sample_id and a position that another row has already."""
+    order = np.lexsort((position, sample_id))
+    ids, places = sample_id[order], position[order]
+    return int(((ids[1:] == ids[:-1]) & (places[1:] == places[:-1])).sum())
 
 
 def by_step(table: pa.Table) -> Iterator[tuple[int, Columns]]:
@@ -69,7 +94,7 @@ def by_step(table: pa.Table) -> Iterator[tuple[int, Columns]]:
 def _of(table: pa.Table) -> Columns:
     generator = "same_weights_logprob" if "same_weights_logprob" in table.column_names else "old_logprob"
     mask = _view(table, "loss_mask") if "loss_mask" in table.column_names else _frozen(np.ones(table.num_rows, np.uint8))
-    names = ("step", "sample_id", "advantage", "reward", "entropy", "rollout_version", "trainer_version", "old_version")
+    names = ("step", "sample_id", "advantage", "reward", "entropy", "rollout_version", "trainer_version", "old_version", "position")
     return Columns(
         mask=mask,
         rollout=_view(table, "rollout_logprob"),
@@ -111,6 +136,10 @@ def _without_nulls(name: str, array: pa.Array) -> pa.Array:
         found=f"{array.null_count} of {len(array)} missing",
         remedy=f"Leave the column out, or write {name} for every token.",
     )
+
+
+def _distinct(keys: NDArray[np.int64]) -> bool:
+    return bool(np.all(keys[1:] > keys[:-1])) or len(np.unique(keys)) == len(keys)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

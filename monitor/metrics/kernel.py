@@ -44,12 +44,12 @@ def compiled() -> ModuleType | None:
 def _step(loops: ModuleType, step: int, columns: Columns, bounds: ClipBounds) -> StepPartial:
     partial = StepPartial.empty(step)
     kernel_numpy.count_rows(partial, columns)
-    starts = np.append(columns.starts(), len(columns.step))
-    whole, real = np.zeros((5, len(starts) - 1), np.int64), np.zeros((4, len(starts) - 1))
+    starts = np.append(columns.starts, len(columns.step))
+    whole, real = np.zeros((7, len(starts) - 1), np.int64), np.zeros((4, len(starts) - 1))
     spans = np.stack([partial.ratio_lowest, partial.ratio_highest], axis=1)
     arrays = (partial.counts, partial.ratio_counts, partial.ratio_sums, spans, partial.far, partial.histograms, whole, real)
     tokens = (columns.mask, columns.rollout, columns.generator, columns.current, columns.advantage, columns.reward)
-    loops.scan(starts, *tokens, columns.rollout_version, *bounds.token, *arrays)
+    loops.scan(starts, *tokens, columns.rollout_version, columns.position, *bounds.token, *arrays)
     partial.ratio_lowest[:], partial.ratio_highest[:] = spans.T
     loops.add_entropy(columns.mask, columns.entropy, partial.counts, partial.sums)
     versions = (columns.rollout_version, columns.trainer_version, columns.old_version)
@@ -60,7 +60,7 @@ def _step(loops: ModuleType, step: int, columns: Columns, bounds: ClipBounds) ->
 def _sequences(sample_id: np.ndarray, whole: np.ndarray, real: np.ndarray) -> Sequences:
     """Rows of the table from the columns the pass filled; a sequence without a masked-in token is left out."""
     seen = whole[0] > 0
-    names = ("length", "finite", "reward_n", "version_lowest", "version_highest")
+    names = ("length", "finite", "reward_n", "version_lowest", "version_highest", "position_lowest", "position_highest")
     rows: Sequences = {"sample_id": sample_id[seen]}
     rows |= {name: column[seen] for name, column in zip(names, whole, strict=True)}
     rows |= {name: column[seen] for name, column in zip(("total", "discrepancy", "lag", "reward"), real, strict=True)}

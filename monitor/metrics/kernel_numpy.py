@@ -10,7 +10,21 @@ from monitor.metrics import histogram
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.columns import Columns, by_step
 from monitor.metrics.k3 import k3
-from monitor.metrics.partial import HUGE, LAG_BINS, NEAR, Count, Far, RatioCount, RatioSum, Sequences, StepPartial, Sum, Version, collapse
+from monitor.metrics.partial import (
+    HUGE,
+    LAG_BINS,
+    NEAR,
+    POSITIVE,
+    Count,
+    Far,
+    RatioCount,
+    RatioSum,
+    Sequences,
+    StepPartial,
+    Sum,
+    Version,
+    collapse,
+)
 from monitor.metrics.terms import RATIOS, Ratio
 
 Floats = NDArray[np.float64]
@@ -58,18 +72,27 @@ def count_rows(partial: StepPartial, columns: Columns) -> None:
     partial.counts[Count.ROLLOUT_VERSION_ROWS] = len(columns.rollout_version)
     partial.counts[Count.LAG_ROWS] = min(len(columns.rollout_version), len(columns.trainer_version))
     partial.counts[Count.OLD_VERSION_ROWS] = len(columns.old_version)
+    partial.counts[Count.POSITION_ROWS] = len(columns.position)
+    partial.counts[Count.REPEATED_ROWS] = columns.repeated()
 
 
 def _finite(partial: StepPartial, columns: Columns, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Masked-in tokens whose recorded log-probabilities are all finite; the others are counted by side."""
     engine = np.isfinite(columns.rollout)
-    trainer = np.ones(len(mask), bool)
+    trainer, positive = np.ones(len(mask), bool), np.zeros(len(mask), bool)
     for column in (columns.generator, columns.current):
         if len(column):
             trainer &= np.isfinite(column)
+            positive |= _positive(column)
     partial.counts[Count.NONFINITE_ENGINE] = (mask & ~engine).sum()
     partial.counts[Count.NONFINITE_TRAINER] = (mask & ~trainer).sum()
+    partial.counts[Count.POSITIVE_ENGINE] = (mask & _positive(columns.rollout)).sum()
+    partial.counts[Count.POSITIVE_TRAINER] = (mask & positive).sum()
     return mask & engine & trainer
+
+
+def _positive(column: NDArray[np.float32]) -> NDArray[np.bool_]:
+    return np.isfinite(column) & (column.astype(np.float64) > POSITIVE)
 
 
 def _log_ratios(columns: Columns, finite: NDArray[np.bool_]) -> dict[Ratio, Floats]:
@@ -169,6 +192,8 @@ def _sequences(columns: Columns, mask: NDArray[np.bool_], finite: NDArray[np.boo
         rows["reward"][:] = np.where(np.isfinite(reward_T), reward_T, 0.0)
     if len(columns.rollout_version):
         rows["version_lowest"][:] = rows["version_highest"][:] = columns.rollout_version[mask]
+    if len(columns.position):
+        rows["position_lowest"][:] = rows["position_highest"][:] = columns.position[mask]
     return collapse(rows)
 
 
@@ -176,6 +201,6 @@ def _blank(sample_id: NDArray[np.int64]) -> Sequences:
     empty = StepPartial.empty(0)
     rows: Sequences = {name: np.zeros(len(sample_id), column.dtype) for name, column in empty.sequences.items()}
     rows["sample_id"][:] = sample_id
-    rows["version_lowest"][:] = np.iinfo(np.int64).max
-    rows["version_highest"][:] = np.iinfo(np.int64).min
+    rows["version_lowest"][:] = rows["position_lowest"][:] = np.iinfo(np.int64).max
+    rows["version_highest"][:] = rows["position_highest"][:] = np.iinfo(np.int64).min
     return rows

@@ -38,9 +38,9 @@ def abs_mean(ratio: Ratio, view: StepView) -> Value | None:
 def deviation(ratio: Ratio, view: StepView) -> Value | None:
     """How much the log ratio scatters over tokens.
 
-    sqrt(mean(x_T^2) - mean(x_T)^2), nats, at least 0. 0 at no mismatch; blind to a constant offset. A spread under 1e-7 of the
-    offset is below what the sums resolve and comes out 0. Healthy noise obeys mean = -sd^2/2. Empty mask: NaN, n = 0.
-    Definitions, section 7. Oracle: `oracles.log_ratio_sd`.
+    sqrt(mean(x_T^2) - mean(x_T)^2): the population's, divided by n and not by n - 1. Nats, at least 0. 0 at no mismatch; blind to a
+    constant offset. A spread under 1e-7 of the offset is below what the sums resolve and comes out 0. Healthy noise obeys
+    mean = -sd^2/2. Empty mask: NaN, n = 0. Definitions, section 7. Oracle: `oracles.log_ratio_sd`.
     """
     n, sums = _n(ratio, view), view.partial.ratio_sums[ratio.row]
     if n == 0:
@@ -109,7 +109,14 @@ def _metrics(ratio: Ratio) -> tuple[Metric, ...]:
     return (
         _metric(ratio, "mean", "mean", "mean(x)", mean, "differences that cancel"),
         _metric(ratio, "abs_mean", "mean absolute", "mean(|x|)", abs_mean, "the direction"),
-        _metric(ratio, "sd", "standard deviation of the", "sqrt(mean(x^2) - mean(x)^2)", deviation, "a constant offset"),
+        _metric(
+            ratio,
+            "sd",
+            "standard deviation of the",
+            "sqrt(mean(x^2) - mean(x)^2), divided by n, not n - 1",
+            deviation,
+            "a constant offset",
+        ),
         _metric(ratio, "min", "smallest", "min(x)", lowest, "everything but one token"),
         _metric(ratio, "max", "largest", "max(x)", highest, "everything but one token"),
         *(

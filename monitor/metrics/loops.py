@@ -23,10 +23,10 @@ OPTIONS: Any = {"nogil": True, "cache": True, "fastmath": {"reassoc", "contract"
 N, FAR, LOW, HIGH, EFFECTIVE, ADVANTAGE_N = range(6)  # RatioCount
 X, ABS, X2, X4, K3, K3_SQ, NEAR_E, NEAR_E2, MID_E, MID_E2 = range(10)  # RatioSum
 TOP, S1, S2 = range(3)  # Far
-MASKED_IN, BAD_ENGINE, BAD_TRAINER, ENTROPY_N, LAG_SUM, NOT_OLD = 1, 12, 13, 14, 15, 16  # Count
+MASKED_IN, BAD_ENGINE, BAD_TRAINER, ENTROPY_N, LAG_SUM, NOT_OLD, POSITIVE_ENGINE, POSITIVE_TRAINER = 1, 12, 13, 14, 15, 16, 17, 18  # Count
 ENTROPY, ENTROPY_SQ = range(2)  # Sum
 ROLLOUT, TRAINER, LAG = range(3)  # Version
-NEAR, HUGE, LAG_BINS = 1.0, 300.0, 67
+NEAR, HUGE, LAG_BINS, POSITIVE = 1.0, 300.0, 67, 1e-6
 SHIFT, SIDE, ZERO, FIRST = 48, 512, 512, 15984
 SERIES_BELOW = 0.0625
 
@@ -49,6 +49,10 @@ def pick(low, high, mask, rollout, generator, current, x, kept, counts):
             counts[BAD_ENGINE] += 1
         if not trainer:
             counts[BAD_TRAINER] += 1
+        if mu > POSITIVE and engine:
+            counts[POSITIVE_ENGINE] += 1
+        if (gen > POSITIVE and math.isfinite(gen)) or (now > POSITIVE and math.isfinite(now)):
+            counts[POSITIVE_TRAINER] += 1
         if engine and trainer:
             x[0, n] = now - mu
             x[1, n] = gen - mu
@@ -227,12 +231,13 @@ def add_versions(mask, rollout, trainer, old, counts, lowest, highest, bins):
 
 
 @njit(**OPTIONS)
-def add_sequence(low, high, mask, reward, version):
-    """Length, reward sum, tokens with a finite reward, lowest and highest version of the masked-in tokens of [low, high)."""
+def add_sequence(low, high, mask, reward, version, position):
+    """Length, reward sum, tokens with a finite reward, span of versions, span of positions of the masked-in tokens of [low, high)."""
     length = known = 0
     total = 0.0
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    has_reward, has_version = reward.size > 0, version.size > 0
+    nearest, farthest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    has_reward, has_version, has_position = reward.size > 0, version.size > 0, position.size > 0
     for i in range(low, high):
         if mask[i] == 0:
             continue
@@ -243,7 +248,10 @@ def add_sequence(low, high, mask, reward, version):
         if has_version:
             first = min(first, version[i])
             last = max(last, version[i])
-    return length, total, known, first, last
+        if has_position:
+            nearest = min(nearest, position[i])
+            farthest = max(farthest, position[i])
+    return length, total, known, first, last, nearest, farthest
 
 
 @njit(**OPTIONS)
@@ -256,6 +264,7 @@ def scan(
     advantage,
     reward,
     version,
+    position,
     low,
     high,
     counts,
@@ -267,7 +276,7 @@ def scan(
     whole,
     real,
 ):
-    """Every sequence of one step; `whole` (5, S) and `real` (4, S) become the columns of the sequence table."""
+    """Every sequence of one step; `whole` (7, S) and `real` (4, S) become the columns of the sequence table."""
     longest = np.max(np.diff(starts))
     x = np.empty((3, longest))
     kept = np.empty(longest, np.int64)
@@ -280,4 +289,5 @@ def scan(
                 if advantage.size > 0:
                     add_clipped(x[r], n, kept, advantage, low, high, ratio_counts[r])
         whole[1, s] = n
-        whole[0, s], real[3, s], whole[2, s], whole[3, s], whole[4, s] = add_sequence(starts[s], starts[s + 1], mask, reward, version)
+        found = add_sequence(starts[s], starts[s + 1], mask, reward, version, position)
+        whole[0, s], real[3, s], whole[2, s], whole[3, s], whole[4, s], whole[5, s], whole[6, s] = found

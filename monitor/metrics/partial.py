@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from monitor.metrics.histogram import BINS
 from monitor.metrics.terms import RATIOS
 
-KERNEL_VERSION = 1  # raise it whenever a stored partial would no longer mean the same
+KERNEL_VERSION = 2  # raise it whenever a stored partial would no longer mean the same
 NEAR = 1.0  # nats: weights of |x| up to here are summed as expm1(x), the others in log space as well
 HUGE = 300.0  # nats: beyond it exp(2x) leaves float64, so only the log-space pair holds the weight
+POSITIVE = 1e-6  # nats: a log-probability above it is no log-probability; float32 rounding stays far below
 LAG_BINS = 67  # one negative, lags 0 to 64, one for more
 NO_LOWEST, NO_HIGHEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -49,6 +50,10 @@ class Count(_Index):
     ENTROPY_N = auto()  # masked-in tokens with a finite entropy
     LAG_SUM = auto()  # versions
     NOT_OLD_VERSION = auto()  # masked-in tokens sampled under other weights than old_version
+    POSITIVE_ENGINE = auto()  # masked-in tokens whose log-probability is finite and above POSITIVE
+    POSITIVE_TRAINER = auto()
+    POSITION_ROWS = auto()
+    REPEATED_ROWS = auto()  # masked-in rows whose sample_id and position an earlier row has; the engine counts those of other pieces
 
 
 class Sum(_Index):
@@ -111,6 +116,8 @@ SEQUENCE_COLUMNS: dict[str, type[np.generic]] = {
     "reward_n": np.int64,
     "version_lowest": np.int64,
     "version_highest": np.int64,
+    "position_lowest": np.int64,  # of its masked-in tokens; NO_LOWEST and NO_HIGHEST where positions were not recorded
+    "position_highest": np.int64,
 }
 
 Sequences = dict[str, NDArray[Any]]
@@ -156,6 +163,17 @@ class StepPartial:
             sequences={name: np.zeros(0, kind) for name, kind in SEQUENCE_COLUMNS.items()},
         )
 
+    def may_repeat(self, other: StepPartial) -> bool:
+        """Whether some sequence has positions in both whose ranges overlap; only then can a row of one repeat a row of the other."""
+        mine, others = self.sequences, other.sequences
+        if not len(mine["sample_id"]) or not len(others["sample_id"]):
+            return False
+        at = np.minimum(np.searchsorted(mine["sample_id"], others["sample_id"]), len(mine["sample_id"]) - 1)
+        same = mine["sample_id"][at] == others["sample_id"]
+        first = np.maximum(mine["position_lowest"][at], others["position_lowest"])
+        last = np.minimum(mine["position_highest"][at], others["position_highest"])
+        return bool(np.any(same & (first <= last)))
+
     def merge(self, other: StepPartial) -> StepPartial:
         """Both together; associative and, up to the rounding of float sums, commutative."""
         if self.step != other.step:
@@ -196,7 +214,12 @@ def collapse(rows: Sequences) -> Sequences:
     return joined
 
 
-_JOIN = {"version_lowest": np.minimum, "version_highest": np.maximum}
+_JOIN = {
+    "version_lowest": np.minimum,
+    "version_highest": np.maximum,
+    "position_lowest": np.minimum,
+    "position_highest": np.maximum,
+}
 _MERGE: dict[str, Any] = {
     "step": lambda one, _: one,
     "counts": np.add,

@@ -1,4 +1,4 @@
-"""What a metric frame says about itself that no healthy run says: impossible values, non-finite ones, wrong semantics."""
+"""What a metric frame says about itself that no healthy run says: impossible values, repeated rows, non-finite ones, wrong semantics."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from monitor.metrics.series import Series, series
 ROUNDING = 1e-9  # how far outside its range rounding alone may carry a value
 STANDARD_ERRORS = 5.0  # distance from 1 at which a mean ratio is not an accident, over all steps together
 CANCELS = 0.1  # a total under this share of the smaller term hides both
+
+_NLL = "were negative log-likelihoods logged?"
+COUNTED = (
+    ("positive.engine", "log-probability above 0 (rollout_logprob)", _NLL),
+    ("positive.trainer", "log-probability above 0 (trainer)", _NLL),
+    ("repeated.rows", "rows repeat a position of a response", "is sample_id unique over ranks, and was each row logged once?"),
+)
+"""Counts that are 0 in every healthy log: the metric, what it counts, and the likely cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,7 @@ def check(frame: pa.Table) -> tuple[Oddity, ...]:
         one = series(frame, name)
         found += [*_nonfinite(one), *_out_of_range(one)]
     found += [oddity for term in ("total", "discrepancy") for oddity in _mean_ratio(frame, term)]
+    found += [oddity for metric, what, cause in COUNTED for oddity in _counted(frame, metric, what, cause)]
     return (*found, *_cancelling(frame))
 
 
@@ -58,6 +67,15 @@ def _out_of_range(one: Series) -> Iterator[Oddity]:
             f"[{row.low:g}, {row.high:g}]; whatever was logged under this name is something else"
         )
         yield Oddity(metric=one.metric, what="metric out of range", text=text, first_step=step)
+
+
+def _counted(frame: pa.Table, metric: str, what: str, cause: str) -> Iterator[Oddity]:
+    one = series(frame, metric)
+    bad = one.values > 0
+    if bad.any():
+        step = int(one.steps[bad][0])
+        text = f"{what}: {one.values[bad].sum():.0f} tokens in {bad.sum()} of {len(one)} steps, first at step {step}; {cause}"
+        yield Oddity(metric=metric, what=what, text=text, first_step=step)
 
 
 def _mean_ratio(frame: pa.Table, term: str) -> Iterator[Oddity]:

@@ -15,7 +15,7 @@ def share(ratio: Ratio, view: StepView) -> Value | None:
 
     abs_mean of the term over the sum of both abs_means; a share in [0, 1], the two add to 1. Per token; shapes x_T -> ().
     Undefined (not emitted) where both terms are 0. Blind to the size of the mismatch. Empty mask: NaN, n = 0. Only where the
-    split is exact or synchronous. Definitions, section 2. Oracle: `oracles.split_share`.
+    split is exact or synchronous. Terms as in definitions, section 2. Oracle: `oracles.split_share`.
     """
     if not view.shows(Ratio.LAG):
         return None
@@ -40,7 +40,7 @@ def _metric(ratio: Ratio) -> Metric:
         direction="says which cause to look at, not how bad it is",
         no_mismatch=None,
         blind_to="the size of the mismatch",
-        reference="definitions, section 2",
+        reference="the two absolute means of definitions, section 2, as shares of their sum",
         needs=tuple(dict.fromkeys((*NEEDS[Ratio.DISCREPANCY], *NEEDS[Ratio.LAG]))),
         compute=partial(share, ratio),
     )

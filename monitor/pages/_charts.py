@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from monitor.pages._badges import badges
 from monitor.pages._colours import Theme
-from monitor.pages._curves import Curve, Strip, View
+from monitor.pages._curves import Strip, View
 from monitor.pages._escape import for_plotly
 from monitor.pages._traces import REFERENCE_GROUP, of_candidate, of_references
 
 STRIP, GAP = 92, 34  # px: drawing area of a strip, and the room for its title
-TOP, BOTTOM = 56, 46  # px: legend and upper ticks; lower ticks and the axis title
-LEGEND_GAP = 22  # px between the upper ticks' axis and the legend
-LEFT, RIGHT = 64, 14  # px: fixed, so that strips keep their place when a value gets longer
+TOP, BOTTOM = 40, 46  # px: legend and upper ticks; lower ticks and the axis title
+LEGEND_GAP = 12  # px between the upper ticks' axis and the legend
+LEFT, RIGHT = 64, 40  # px: fixed, so that strips keep their place when a value gets longer; on the right stand the tools
 FONT = "Source Sans, Source Sans Pro, sans-serif"  # the dashboard's own; streamlit serves it from this machine
 Layout = dict[str, Any]
 Definitions = Mapping[str, Sequence[str]]  # lines by metric id
@@ -95,7 +96,7 @@ def _frame(height: int, theme: Theme, view: View) -> Layout:
             "namelength": 24,
         },
         "dragmode": "zoom",
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.muted, "activecolor": theme.ink},
+        "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": theme.muted, "activecolor": theme.ink},
         "xaxis": x_axis,
         "xaxis2": {**ticks, "overlaying": "x", "matches": "x", "side": "top", "anchor": "free", "position": 1, "showgrid": False},
     }
@@ -138,8 +139,9 @@ def _y_axis(strip: Strip, view: View, theme: Theme, domain: tuple[float, float])
     if logarithmic:
         axis |= _decades(strip)
     if strip.panel.ess:  # an ESS lies in [0, 1]; a fixed range keeps the threshold where the eye expects it
-        over = max((float(curve.raw[curve.raw < float("inf")].max(initial=1.0)) for curve in strip.curves), default=1.0)
-        axis |= {"range": [-0.04, max(1.04, 1.04 * over)], "tickvals": [0, 0.5, 1] if over <= 1 else None}
+        finite = [curve.raw[np.isfinite(curve.raw)] for curve in strip.curves]
+        low, high = min(each.min(initial=0.0) for each in finite), max(each.max(initial=1.0) for each in finite)
+        axis |= {"range": [1.04 * low - 0.04, 1.04 * high], "tickvals": [0, 0.5, 1] if (low, high) == (0, 1) else None}
     return axis
 
 
@@ -172,25 +174,13 @@ def _titles(strip: Strip, top: float, view: View, theme: Theme, definitions: Def
     card = {"bgcolor": theme.card, "bordercolor": theme.muted, "font": {"family": FONT, "color": theme.ink, "size": 12}}
     hover = {"hovertext": about, "captureevents": bool(about), "hoverlabel": card}
     yield {**place, **hover, "x": 0, "xanchor": "left", "text": text, "font": {"size": 13, "color": theme.ink}}
-    badge = list(badges(strip, view))
-    if badge:
-        small = {"font": {"size": 11, "color": theme.muted}, "hovertext": "<br>".join(for_plotly(line, None) for line in badge)}
-        count = f"⚠ {for_plotly(badge[0])}" + (f" and {len(badge) - 1} more" if len(badge) > 1 else "")
-        yield {**place, **hover, **small, "x": 1, "xanchor": "right", "text": count, "captureevents": True}
-
-
-def badges(strip: Strip, view: View) -> Iterator[str]:
-    """What a strip cannot draw, run by run; nothing is left out of a chart without a word."""
-    for curve in strip.curves:
-        if curve.not_finite:
-            yield f"{curve.not_finite} NaN or infinite: {curve.who.label}"
-        outside = _not_on_log_axis(curve) if view.log_y and strip.panel.positive else 0
-        if outside:
-            yield f"{outside} at or under 0: {curve.who.label}"
-
-
-def _not_on_log_axis(curve: Curve) -> int:
-    return int((curve.raw <= 0).sum())
+    found = badges(strip, view)
+    if found:
+        lines = "<br>".join(for_plotly(line, None) for badge in found for line in badge.lines)
+        small = {"font": {"size": 11, "color": theme.muted}, "hovertext": lines, "captureevents": True}
+        short = f"⚠ {sum(sum(badge.counts.values()) for badge in found)}"  # shown where the page is narrow (`_grid.js`)
+        told = f"⚠ {' · '.join(for_plotly(badge.text) for badge in found)}"
+        yield {**place, **hover, **small, "name": short, "x": 1, "xanchor": "right", "text": told}
 
 
 def _axis(name: str, row: int) -> str:

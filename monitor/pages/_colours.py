@@ -63,7 +63,10 @@ OTHERS = (
     (Hue(light="#0A8FA0", dark="#4DD0E1"), "hourglass"),
     (Hue(light="#30363D", dark="#DDE3E9"), "hexagram"),
     (Hue(light="#9C6B98", dark="#CFA6CC"), "star-diamond"),
-)
+    (Hue(light="#4F7A28", dark="#A3CF6B"), "octagon"),
+    (Hue(light="#6A3DE8", dark="#A98BFF"), "star-square"),
+    (Hue(light="#8C2D4B", dark="#E0809B"), "circle-open"),
+)  # as many as runs may be laid over a reference, so that the first dozen of somebody's runs have a colour each
 # The picture people have in mind: reference blue, broken red, fixed green. Only our own sample runs have a colour by name.
 NAMED = {
     "v1_broken": (BROKEN, "x"),
@@ -72,6 +75,13 @@ NAMED = {
     "v0_reference_seed0": (SEEDS, "diamond-tall"),
     "v0_reference_seed1": (SEEDS, "diamond-wide"),
     "v0_reference_seed2": (SEEDS, "pentagon"),
+}
+# Samples with one fault each; they leave the palette to the runs of the user.
+ONE_FAULT = {
+    "v1_raw_logprobs_only": (OTHERS[0][0], "square-open"),
+    "v1_prefix_cache_only": (OTHERS[4][0], "diamond-open"),
+    "v1_bf16_head_only": (OTHERS[2][0], "x-open"),
+    "v1_async_only": (OTHERS[6][0], "cross-open"),
 }
 
 
@@ -82,11 +92,12 @@ def identities(runs: Iterable[tuple[str, str, bool]]) -> dict[str, Identity]:
 
     With more runs than colours, colours come again with another mark.
     """
+    ours = NAMED | ONE_FAULT
     chosen: dict[str, Identity] = {}
     taken: list[int] = []
     for run_id, name, sample in runs:
-        if sample and name in NAMED:
-            hue, symbol = NAMED[name]
+        if sample and name in ours:
+            hue, symbol = ours[name]
         else:
             hue, symbol = _next(name, taken)
         chosen[run_id] = Identity(id=run_id, label=name, hue=hue, symbol=symbol)
@@ -94,13 +105,22 @@ def identities(runs: Iterable[tuple[str, str, bool]]) -> dict[str, Identity]:
 
 
 def _next(name: str, taken: list[int]) -> tuple[Hue, str]:
-    """The name's own place in the palette, or the next free one of this round; each round moves the marks on by one colour."""
+    """The name's own place in the palette, or the next free one of this round.
+
+    Each round moves the marks on by one colour; when every pair has been given, open marks take turns with filled ones.
+    """
     size = len(OTHERS)
     turn, first = len(taken) // size, zlib.crc32(name.encode()) % size
     used = taken[turn * size :]
     slot = next(place % size for place in range(first, first + size) if place % size not in used)
     taken.append(slot)
-    return OTHERS[slot][0], OTHERS[(slot + turn) % size][1]
+    symbol = OTHERS[(slot + turn) % size][1]
+    return OTHERS[slot][0], symbol if turn // size % 2 == 0 else _opened(symbol)
+
+
+def _opened(symbol: str) -> str:
+    """The open form of a mark; of an open one the filled form."""
+    return symbol.removesuffix("-open") if symbol.endswith("-open") else f"{symbol}-open"
 
 
 def faint(colour: str, opacity: float) -> str:

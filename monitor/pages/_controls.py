@@ -5,11 +5,13 @@ Every choice stands in the page's address (`bind`) and outlives a visit to anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
+from monitor.pages._address import asked, refused
 from monitor.pages._colours import NAMED
 from monitor.pages._curves import View, XAxis
 from monitor.pages._library import Key, Library, is_reference
@@ -31,6 +33,10 @@ RATIO_HELP = (
     "Which log ratio the effective sample size is taken of: lag (newer weights against the generator's), discrepancy (engine against "
     "trainer, same weights) or total. A run whose lag cannot be separated shows its total and is labelled so."
 )
+THRESHOLD_HELP = (
+    "Below it the effective sample size is marked: shaded while under, a row of the table for each stay, and named in the sentences. "
+    "Under 0.5, importance weighting throws away more than half of the batch."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,7 @@ class Choice:
     references: tuple[str, ...]
     ratio: str
     view: View
+    refused: tuple[str, ...] = ()  # sentences about what the address asked for in vain
 
 
 def select(keys: Iterable[Key]) -> None:
@@ -50,34 +57,45 @@ def select(keys: Iterable[Key]) -> None:
 
 def sidebar(library: Library) -> Choice:
     """Draw the controls and return what they say."""
+    wanted = asked()
+    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
     with st.sidebar:
         _take_up(library)
-        references = _runs(library, REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
-        runs = _runs(library, RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
-        x_axis = st.selectbox("x axis", [axis.value for axis in XAxis], key="x", bind="query-params", persist_state="session")
-        first, last = st.columns(2)
-        first_step = first.number_input(
-            "From step", 0, None, None, 1, key="from", placeholder="first", help=RANGE_HELP, bind="query-params", persist_state="session"
-        )
-        last_step = last.number_input(
-            "To step", 0, None, None, 1, key="to", placeholder="last", bind="query-params", persist_state="session"
-        )
-        smoothing = st.slider(
-            "Smoothing", 0.0, 0.99, 0.6, 0.01, key="smoothing", help=SMOOTHING_HELP, bind="query-params", persist_state="session"
-        )
-        log_y = st.toggle(
-            "Logarithmic y", key="log", help="For clip rate, KL and the absolute terms.", bind="query-params", persist_state="session"
-        )
-        ratio = st.selectbox("Ratio of the ESS", RATIOS, key="ratio", help=RATIO_HELP, bind="query-params", persist_state="session")
-        threshold = st.number_input(
-            "ESS threshold", 0.0, 1.0, 0.5, 0.05, key="threshold", format="%.2f", bind="query-params", persist_state="session"
-        )
-    view = View(x_axis=XAxis(x_axis), smoothing=smoothing, threshold=threshold, log_y=log_y, first_step=first_step, last_step=last_step)
-    return Choice(candidates=tuple(run for run in runs if run not in references), references=tuple(references), ratio=ratio, view=view)
+        references = _runs(labels, REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
+        runs = _runs(labels, RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
+        values = {RUNS: [labels[run] for run in runs], REFERENCE: [labels[run] for run in references], **_looks()}
+    view = View(
+        x_axis=XAxis(values["x"]),
+        smoothing=values["smoothing"],
+        threshold=values["threshold"],
+        log_y=values["log"],
+        first_step=values["from"],
+        last_step=values["to"],
+    )
+    return Choice(
+        candidates=tuple(run for run in runs if run not in references),
+        references=tuple(references),
+        ratio=values["ratio"],
+        view=view,
+        refused=tuple(refused(wanted, values, labels.values())),
+    )
 
 
-def _runs(library: Library, key: str, default: list[str], help_text: str, most: int | None = None) -> list[str]:
-    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
+def _looks() -> dict[str, Any]:
+    """How the runs are looked at, by the name that each control has in the address."""
+    lasting: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
+    values: dict[str, Any] = {"x": st.selectbox("x axis", [axis.value for axis in XAxis], key="x", **lasting)}
+    first, last = st.columns(2)
+    values["from"] = first.number_input("From step", 0, None, None, 1, key="from", placeholder="first", help=RANGE_HELP, **lasting)
+    values["to"] = last.number_input("To step", 0, None, None, 1, key="to", placeholder="last", **lasting)
+    values["smoothing"] = st.slider("Smoothing", 0.0, 0.99, 0.6, 0.01, key="smoothing", help=SMOOTHING_HELP, **lasting)
+    values["log"] = st.toggle("Logarithmic y", key="log", help="For clip rate, KL and the absolute terms.", **lasting)
+    values["ratio"] = st.selectbox("Ratio of the ESS", RATIOS, key="ratio", help=RATIO_HELP, **lasting)
+    box = {"key": "threshold", "format": "%g", "help": THRESHOLD_HELP, **lasting}
+    return values | {"threshold": st.number_input("ESS threshold", 0.0, 1.0, 0.5, 0.05, **box)}
+
+
+def _runs(labels: Mapping[str, str], key: str, default: list[str], help_text: str, most: int | None = None) -> list[str]:
     return st.multiselect(
         key.capitalize(),
         list(labels),

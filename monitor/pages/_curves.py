@@ -45,6 +45,22 @@ class View:
     first_step: int | None = None  # the part of the runs that is drawn; None where it has no end
     last_step: int | None = None
 
+    @property
+    def backwards(self) -> bool:
+        """Whether the part begins after its end, so that it can hold nothing."""
+        return self.first_step is not None and self.last_step is not None and self.first_step > self.last_step
+
+    @property
+    def part(self) -> str:
+        """The part in words; empty where it is the whole."""
+        if self.first_step is None:
+            return "" if self.last_step is None else f"up to step {self.last_step}"
+        return f"from step {self.first_step}" + ("" if self.last_step is None else f" to {self.last_step}")
+
+    def touches(self, stay: Crossing) -> bool:
+        """Whether a stay lies in the part that is drawn, at least with one step."""
+        return (self.first_step is None or stay.to_step >= self.first_step) and (self.last_step is None or stay.from_step <= self.last_step)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:

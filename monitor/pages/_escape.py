@@ -8,6 +8,9 @@ import re
 # Control characters, line and paragraph separators, and the marks that turn the direction of the text after them.
 INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@^=/\"'])")
+# Where the page would make a link of bare text (GitHub's autolinks); a word joiner there keeps it text, escapes do not.
+LINK = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
+JOINER = "\u2060"  # has no width
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 LONGEST = 48  # characters of a run's name in a legend or a table
 
@@ -26,8 +29,8 @@ def for_plotly(text: object, longest: int | None = LONGEST) -> str:
 
 
 def for_markdown(text: object, longest: int | None = None) -> str:
-    """Every character that markdown, its formulas, icons and colours could read is preceded by a backslash."""
-    return MARKDOWN.sub(r"\\\1", plain(text, longest))
+    """Every character that markdown, its formulas, icons and colours could read is preceded by a backslash; no address becomes a link."""
+    return MARKDOWN.sub(r"\\\1", LINK.sub(JOINER, plain(text, longest)))
 
 
 def for_html(text: object, longest: int | None = None) -> str:

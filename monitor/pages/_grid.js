@@ -4,15 +4,35 @@ export default function (component) {
   const node = parentElement.querySelector(".ratiometer-grid");
   node.setAttribute("role", "img");
   node.setAttribute("aria-label", data.alt);
-  node.style.height = `${data.height}px`;
+  const tall = () => data.height + (node.ratiometerExtra || 0);
+  node.style.height = `${tall()}px`;
 
   const draw = () => {
-    if (node.ratiometerDrawn === data.figure) return;
+    const narrow = node.clientWidth > 0 && node.clientWidth < 720;
+    if (!window.ratiometerPlotly || (node.ratiometerDrawn === data.figure && node.ratiometerNarrow === narrow)) return;
     node.ratiometerDrawn = data.figure;
+    node.ratiometerNarrow = narrow;
     const { data: traces, layout } = JSON.parse(data.figure);
-    window.ratiometerPlotly.react(node, traces, layout, data.config);
+    // Beside a strip's title there is room for the count alone; what is counted is a hover away.
+    for (const note of layout.annotations) if (narrow && note.name) note.text = note.name;
+    fit(traces, layout);
   };
-  if (window.ratiometerPlotly) draw();
-  else window.addEventListener("ratiometer-plotly", draw, { once: true });
-  return () => window.removeEventListener("ratiometer-plotly", draw);
+  // A legend of many lines takes its room from the strips; the figure grows by it instead.
+  const fit = async (traces, layout, tries = 2) => {
+    node.style.height = `${(layout.height = tall())}px`;
+    await window.ratiometerPlotly.react(node, traces, layout, data.config);
+    const legend = node._fullLayout.legend;
+    const extra = Math.max(0, Math.ceil((legend && legend._height) || 0) - data.legendRoom);
+    if (extra === (node.ratiometerExtra || 0) || tries === 0 || node.ratiometerDrawn !== data.figure) return;
+    node.ratiometerExtra = extra;
+    await fit(traces, layout, tries - 1);
+  };
+  const width = new ResizeObserver(draw);
+  draw();
+  width.observe(node);
+  window.addEventListener("ratiometer-plotly", draw, { once: true });
+  return () => {
+    width.disconnect();
+    window.removeEventListener("ratiometer-plotly", draw);
+  };
 }

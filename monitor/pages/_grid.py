@@ -13,14 +13,17 @@ from pathlib import Path
 import plotly
 import streamlit as st
 
-from monitor.pages._charts import Definitions, stack
+from monitor.pages._charts import LEGEND_GAP, TOP, Definitions, stack
 from monitor.pages._curves import Strip, View
 from monitor.pages._theme import theme
 
+# The tools are a closed list: plotly.js 4 adds a button of its own that uploads the chart ("Share chart…", sendChartToCloud).
 TOOLS = {
     "displaylogo": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
     "toImageButtonOptions": {"format": "svg", "filename": "ratiometer"},
 }
 # Plotly's bundle names itself on the window or as moduleName, by how it is loaded.
@@ -41,15 +44,17 @@ def grid(key: str, strips: Sequence[Strip], *, view: View, definitions: Definiti
     """Draw the strips as one figure in the theme that the viewer has chosen."""
     figure = stack(strips, view, theme(), definitions)
     height = int(figure.layout.height)
-    LIBRARY(key=f"{key}_library", height=1)
     data = {"figure": figure.to_json(), "config": TOOLS, "height": height, "alt": alternative(strips, view)}
-    FIGURE(key=key, data=data, height=height)
+    FIGURE(key=key, data=data | {"legendRoom": TOP - LEGEND_GAP})
+    LIBRARY(key=f"{key}_library", height=1)  # after the figure, which waits for it, so that no gap stands above the legend
 
 
 def alternative(strips: Sequence[Strip], view: View) -> str:
     """The figure in words, for those who do not see it."""
     runs = dict.fromkeys(curve.who.label for strip in strips for curve in strip.curves)
-    crossed = [f"{curve.who.label} in {strip.panel.title}" for strip in strips for curve in strip.curves if curve.stays]
+    crossed = [
+        f"{curve.who.label} in {strip.panel.title}" for strip in strips for curve in strip.curves if any(map(view.touches, curve.stays))
+    ]
     flagged = f"Under {view.threshold:g}: {', '.join(dict.fromkeys(crossed))}." if crossed else f"No ESS falls under {view.threshold:g}."
     titles = ", ".join(strip.panel.title for strip in strips)
     return f"{len(strips)} strips over {view.x_axis.value} ({titles}) for {', '.join(runs)}. {flagged} The tables below hold the values."

@@ -23,6 +23,7 @@ from ingest.preview import Preview, previews
 from ingest.run import ReadProblem, Role, Run
 from ingest.user_mapping import read_mapping
 from monitor.metrics.frame import metric_frame_with_problems
+from monitor.metrics.sanity import Oddity, check
 from monitor.pages._colours import Identity, identities
 from monitor.pages._escape import plain
 from monitor.store import Upload, uploads
@@ -76,6 +77,7 @@ class Framed:
 
     frame: pa.Table
     problems: tuple[ReadProblem, ...]
+    oddities: tuple[Oddity, ...]  # what the numbers say about themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +179,7 @@ def _frame(key: Key, run_id: str, _run: Run) -> Framed | Failure:
 
 def _compute(run: Run) -> Framed:
     frame, problems = metric_frame_with_problems(run)
-    return Framed(frame=frame, problems=run.problems + problems)
+    return Framed(frame=frame, problems=run.problems + problems, oddities=check(frame))
 
 
 def _guarded(title: str, read: Callable[[], T]) -> T | Failure:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import streamlit as st
 
+from monitor.compare.flags import Rule
 from monitor.compare.headline import Headline
 from monitor.compare.headline import headline as compared
+from monitor.metrics.sanity import Oddity
 from monitor.pages._colours import Identity
 from monitor.pages._curves import Strip, View, strip
 from monitor.pages._library import Key
@@ -29,6 +31,7 @@ class Shown:
     who: Identity
     key: Key  # of its content
     frame: pa.Table
+    oddities: tuple[Oddity, ...] = ()
 
 
 def overlay(candidates: Sequence[Shown], references: Sequence[Shown], ratio: str, view: View) -> tuple[Strip, ...]:
@@ -38,10 +41,11 @@ def overlay(candidates: Sequence[Shown], references: Sequence[Shown], ratio: str
     return _strips(content, ratio, lasting, candidates, references)
 
 
-def headline(candidate: Shown, references: Sequence[Shown]) -> Headline:
-    """The sentence about a candidate."""
+def headline(candidate: Shown, references: Sequence[Shown], ratio: str, threshold: float) -> Headline:
+    """The sentence about a candidate; the stays in it are those of the ESS that is drawn."""
     content = (candidate.who.label, candidate.key, tuple((one.who.label, one.key) for one in references))
-    return _headline(content, candidate, references)
+    rules = tuple(Rule(metric=f"ess.{ratio}.{level}", comparison="<", threshold=threshold) for level in ("token", "sequence"))
+    return _headline(content, rules, candidate, references)
 
 
 @st.cache_resource(max_entries=MAX_OVERLAYS, show_spinner=False)
@@ -52,6 +56,6 @@ def _strips(content: object, ratio: str, view: View, _candidates: Sequence[Shown
 
 
 @st.cache_resource(max_entries=MAX_HEADLINES, show_spinner=False)
-def _headline(content: object, _candidate: Shown, _references: Sequence[Shown]) -> Headline:
+def _headline(content: object, rules: tuple[Rule, ...], _candidate: Shown, _references: Sequence[Shown]) -> Headline:
     del content
-    return compared(_candidate.frame, {one.who.label: one.frame for one in _references}, name=_candidate.who.label)
+    return compared(_candidate.frame, {one.who.label: one.frame for one in _references}, name=_candidate.who.label, rules=rules)

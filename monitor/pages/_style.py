@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from monitor.pages._tables import MEANING_COLUMNS, PROBLEM_COLUMNS
+
 LOGO = """
 <svg xmlns="http://www.w3.org/2000/svg" width="150" height="28" viewBox="0 0 150 28" role="img" aria-label="Ratiometer">
   <path d="M2 20 L8 20 L12 8 L17 24 L21 14 L27 14" fill="none" stroke="#3E8FC4" stroke-width="2.2" stroke-linejoin="round"/>
@@ -9,7 +11,7 @@ LOGO = """
     fill="#3E8FC4">Ratiometer</text>
 </svg>
 """
-STYLE = """
+_RULES = """
 <style>
 .stMainBlockContainer { padding: 4.25rem 2rem 3rem 2rem; }
 [data-testid="stSidebarHeader"] { height: 3.25rem; margin-bottom: 0.5rem; }
@@ -17,8 +19,41 @@ STYLE = """
   background: color-mix(in srgb, currentColor 11%, transparent); color: inherit; font-size: 0.8rem; height: 1.5rem; max-width: 100%;
 }
 [data-testid="stMultiSelectTagsContainer"] [data-tag] > span { max-width: 9.5rem; }
-.st-key-headlines p { margin: 0 0 0.2rem 0; line-height: 1.4; font-size: 0.95rem; }
-.st-key-crossings table, .st-key-problems table, .st-key-meanings table { font-variant-numeric: tabular-nums; font-size: 0.85rem; }
-.st-key-crossings :is(td, th) { padding: 0.3rem 0.45rem; }
+.st-key-headlines { margin-bottom: -0.75rem; }
+.st-key-headlines p { margin: 0 0 0.2rem 0; line-height: 1.4; font-size: 0.95rem; overflow-wrap: anywhere; }
+.st-key-headlines .odd { margin: 0 0 0.2rem 1rem; font-size: 0.85rem; opacity: 0.8; line-height: 1.35; }
+.st-key-headlines summary.odd { cursor: pointer; }
+.st-key-headlines .mark { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.1em; vertical-align: -0.05em; }
+.st-key-overlay_library { position: absolute; }
+TABLES table { font-variant-numeric: tabular-nums; font-size: 0.85rem; }
+TABLES :is(td, th) { padding: 0.3rem 0.45rem; white-space: normal; overflow-wrap: break-word; vertical-align: top; }
+TABLES :is(td, th) * { white-space: normal !important; overflow-wrap: inherit !important; max-width: none !important; }
+TABLES td:first-child, .st-key-problems td:is(:nth-child(3), :nth-child(4)) { overflow-wrap: anywhere; }
+.st-key-crossings td:first-child, .st-key-meanings td:first-child { min-width: 6rem; }
+.st-key-problems td:is(:first-child, :nth-child(3)) { min-width: 4.5rem; }
+.st-key-problems td:nth-child(4) { min-width: 8rem; }
+@media (max-width: 1000px) {
+  TABLES table { font-size: 0.78rem; }
+  TABLES :is(td, th) { padding: 0.2rem; }
+  .st-key-crossings table { font-size: 0.72rem; }
+  .st-key-crossings td:first-child { min-width: 4.2rem; }
+  CARDS thead { display: none; }
+  CARDS :is(table, tbody, tr, td) { display: block; width: auto; }
+  CARDS tr { padding-bottom: 0.6rem; }
+  CARDS td { border: 0; padding: 0.05rem 0.25rem; }
+  CARDS td:not(:first-child) * { display: inline; }
+  CARDS td:first-child { font-weight: 600; }
+NAMES
+}
 </style>
 """
+_TABLES = ":is(.st-key-crossings, .st-key-problems, .st-key-meanings)"
+# Their columns do not fit beside the sidebar of a narrow window: each row becomes a block, its column's name before each cell.
+_CARDS = ":is(.st-key-problems, .st-key-meanings)"
+_NAMES = "\n".join(
+    f'  .st-key-{key} td:nth-child({place})::before {{ content: "{name}: "; opacity: 0.75; }}'
+    for key, columns in (("problems", PROBLEM_COLUMNS), ("meanings", MEANING_COLUMNS))
+    for place, name in enumerate(columns, 1)
+    if place > 1
+)
+STYLE = _RULES.replace("TABLES", _TABLES).replace("CARDS", _CARDS).replace("NAMES", _NAMES)

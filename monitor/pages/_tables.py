@@ -9,20 +9,23 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.run import ReadProblem
+from ingest.run import ProblemKind, ReadProblem
 from monitor.metrics.crossings import Crossing
-from monitor.pages._curves import Curve, Strip
+from monitor.pages._curves import Curve, Strip, View
 from monitor.pages._escape import for_csv, plain
 from monitor.pages._panels import ratio_of
 
 CROSSING_COLUMNS = ("run", "ratio", "level", "from step", "to step", "lowest value", "at step", "back above at")
 MOST_ROWS = 200  # of a table on the page; its CSV has all
+FEW_RUNS = 3  # named one by one where they share a problem
+MEANING_COLUMNS = ("metric", "formula", "unit", "range", "no mismatch", "better", "blind to", "source")
 PROBLEM_COLUMNS = ("run", "kind", "where", "what", "rows")
 
 
-def crossing_table(strips: Sequence[Strip]) -> pd.DataFrame:
-    """A row per stay under the threshold, in the order of its first step; text is as the log has it, not yet escaped."""
-    found = [(curve, stay) for strip in strips if strip.panel.ess for curve in strip.curves for stay in curve.stays]
+def crossing_table(strips: Sequence[Strip], view: View) -> pd.DataFrame:
+    """A row per stay under the threshold that touches the part drawn, by its first step; text is as the log has it, not yet escaped."""
+    drawn = [curve for strip in strips if strip.panel.ess for curve in strip.curves]
+    found = [(curve, stay) for curve in drawn for stay in curve.stays if view.touches(stay)]
     found.sort(key=lambda pair: (pair[1].from_step, pair[0].who.label, pair[0].metric))
     return pd.DataFrame([_crossing(curve, stay, strips) for curve, stay in found], columns=list(CROSSING_COLUMNS))
 
@@ -44,24 +47,37 @@ def shown_ratio(curve: Curve, strips: Sequence[Strip]) -> str:
 
 
 def problem_table(found: Iterable[tuple[str, ReadProblem]], runs: int) -> pd.DataFrame:
-    """A row per thing that was not understood while reading; runs (by label) that share one are named together.
+    """A row per thing that was not understood while reading, what was lost first; runs, and their files, that share one are folded.
 
     Args:
         found: label of the run, and the problem.
         runs: how many runs are looked at.
     """
-    rows = [
-        (label, problem.kind.value, plain(f"{_file(problem, label)} {problem.place}"), plain(problem.what), problem.rows)
-        for label, problem in found
-    ]
-    table = pd.DataFrame(rows, columns=list(PROBLEM_COLUMNS))
-    same = table.groupby(["kind", "where", "what"], sort=False, as_index=False)
-    return same.agg({"run": lambda labels: _together(labels, runs), "rows": "sum"})[list(PROBLEM_COLUMNS)]
+    alike: dict[tuple[ProblemKind, str, str], list[tuple[str, ReadProblem]]] = {}
+    for label, problem in found:
+        alike.setdefault((problem.kind, plain(problem.place), plain(problem.what)), []).append((label, problem))
+    order = list(ProblemKind)
+    rows = [_folded(same, runs) for _, same in sorted(alike.items(), key=lambda item: order.index(item[0][0]))]
+    return pd.DataFrame(rows, columns=list(PROBLEM_COLUMNS))
+
+
+def problem_rows(found: Iterable[tuple[str, ReadProblem]]) -> pd.DataFrame:
+    """The same with a row for each run, nothing folded."""
+    return pd.DataFrame([_folded([one], 1) for one in found], columns=list(PROBLEM_COLUMNS))
+
+
+def _folded(same: Sequence[tuple[str, ReadProblem]], runs: int) -> tuple[str, str, str, str, int]:
+    problem = same[0][1]
+    files = {_file(each, label) for label, each in same}
+    where = plain(f"{files.pop() if len(files) == 1 else ''} {problem.place}") or (f"{len(files)} files" if files else "")
+    return _together([label for label, _ in same], runs), problem.kind.value, where, plain(problem.what), sum(each.rows for _, each in same)
 
 
 def _together(labels: Iterable[str], runs: int) -> str:
     distinct = list(dict.fromkeys(labels))
-    return f"all {runs} runs" if len(distinct) == runs > 1 else ", ".join(distinct)
+    if len(distinct) == runs > 1:
+        return f"all {runs} runs"
+    return ", ".join(distinct) if len(distinct) <= FEW_RUNS else f"{len(distinct)} runs"
 
 
 def _file(problem: ReadProblem, label: str) -> str:

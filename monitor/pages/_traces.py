@@ -19,6 +19,8 @@ Trace = dict[str, Any]
 REFERENCE_GROUP = "reference"
 WIDTH = {"tokens": 2.0, "logged": 1.1, "estimated": 1.6}  # px
 DASH = {"tokens": "solid", "logged": "solid", "estimated": "4px,3px"}
+SHADE, DEEPEST = 0.13, 0.25  # opacity while a run is under the threshold: of one, and of all that overlap
+IN_LEGEND = 34  # characters of a name; a longer line would lie under the tools of a narrow figure
 MARKS = 9  # identity marks along a line
 EVERY_ROW_MARKED = 24  # a short series shows its points
 
@@ -33,7 +35,7 @@ def of_references(strip: Strip, view: View, theme: Theme) -> Iterator[Trace]:
     else:
         yield from _single(strip.references[0], strip, view, colour)
     for curve in strip.references:
-        yield from _flags(curve, view, colour, REFERENCE_GROUP)
+        yield from _flags(curve, strip, view, colour, REFERENCE_GROUP)
 
 
 def of_candidate(curve: Curve, strip: Strip, view: View, theme: Theme) -> Iterator[Trace]:
@@ -46,7 +48,7 @@ def of_candidate(curve: Curve, strip: Strip, view: View, theme: Theme) -> Iterat
     yield {
         **_points(curve.x, curve.smooth, strip, view),
         "legendgroup": group,
-        "name": label,
+        "name": for_plotly(curve.who.label, IN_LEGEND),
         "named": True,
         "mode": "lines+markers",
         "connectgaps": False,
@@ -54,7 +56,7 @@ def of_candidate(curve: Curve, strip: Strip, view: View, theme: Theme) -> Iterat
         "marker": _marks(curve, colour),
         **_hover(strip, label, colour),
     }
-    yield from _flags(curve, view, colour, group)
+    yield from _flags(curve, strip, view, colour, group)
     yield from _ticks(curve, colour, group)
 
 
@@ -71,7 +73,10 @@ def _single(curve: Curve, strip: Strip, view: View, colour: str) -> Iterator[Tra
     yield from _envelope(curve, strip, view, colour, REFERENCE_GROUP)
     if view.smoothing and curve.steps.size > 1:
         yield {**_points(curve.x, curve.raw, strip, view), **_quiet(REFERENCE_GROUP), "mode": "lines", "line": _shadow(strip, colour)}
-    yield {**_points(curve.x, curve.smooth, strip, view), **_reference_line(f"reference: {for_plotly(curve.who.label)}", colour, strip)}
+    yield {
+        **_points(curve.x, curve.smooth, strip, view),
+        **_reference_line(f"reference: {for_plotly(curve.who.label, IN_LEGEND)}", colour, strip),
+    }
 
 
 def _hover(strip: Strip, label: str, colour: str) -> Trace:
@@ -100,7 +105,7 @@ def _envelope(curve: Curve, strip: Strip, view: View, colour: str, group: str) -
         yield {**_polygon(curve.x, *curve.envelope, strip, view), **_quiet(group), **_fill(colour, 0.15)}
 
 
-def _flags(curve: Curve, view: View, colour: str, group: str) -> Iterator[Trace]:
+def _flags(curve: Curve, strip: Strip, view: View, colour: str, group: str) -> Iterator[Trace]:
     """A shade while the raw value is under the threshold, a mark on the step it falls and on the step it recovers."""
     if not curve.stays:
         return
@@ -112,7 +117,7 @@ def _flags(curve: Curve, view: View, colour: str, group: str) -> Iterator[Trace]
         left, right = curve.x_of(stay.from_step) - half, curve.x_of(stay.to_step) + half
         x += [left, left, right, right, left, None]
         y += [0, view.threshold, view.threshold, 0, 0, None]
-    yield {"x": x, "y": y, **_quiet(group), **_fill(colour, 0.13)}
+    yield {"x": x, "y": y, **_quiet(group), **_fill(colour, shade(sum(bool(one.stays) for one in strip.curves)))}
     steps: list[tuple[int, str]] = [(stay.from_step, "triangle-down") for stay in curve.stays]
     steps += [(stay.recovered_step, "triangle-up-open") for stay in curve.stays if stay.recovered_step is not None]
     yield _crossing_marks(curve, [(step, symbol) for step, symbol in steps if curve.reaches(step, step)], colour, group)
@@ -133,6 +138,11 @@ def _ticks(curve: Curve, colour: str, group: str) -> Iterator[Trace]:
             "hovertemplate": "%{customdata}<extra></extra>",
             "hoverlabel": {"font": {"color": colour}},
         }
+
+
+def shade(runs: int) -> float:
+    """Opacity of one run's shade, so that those of all runs over one another stay as light as `DEEPEST`."""
+    return min(SHADE, 1.0 - float((1 - DEEPEST) ** (1 / runs)))
 
 
 def _crossing_marks(curve: Curve, steps: Sequence[tuple[int, str]], colour: str, group: str) -> Trace:

@@ -10,21 +10,24 @@ import pandas as pd
 import streamlit as st
 
 from ingest.schema import METRIC_FRAME, describe
+from monitor.compare.headline import Headline
 from monitor.metrics.glossary import METRICS
 from monitor.metrics.metric import Metric
 from monitor.pages import _tables
 from monitor.pages._colours import REFERENCE
 from monitor.pages._controls import Choice, sidebar
-from monitor.pages._curves import Strip, positions
+from monitor.pages._curves import Strip, View, positions
 from monitor.pages._escape import for_html, for_markdown
 from monitor.pages._grid import grid
 from monitor.pages._library import Failure, Framed, Library
+from monitor.pages._marks import chip
 from monitor.pages._page import Desk, Page
 from monitor.pages._results import Shown, headline, overlay
 from monitor.pages._theme import follow, theme
 from monitor.pages._thin import COLUMNS
 
 FIT, SCROLLED = 10, 396  # rows that need no scrolling; px
+FEW_ODD = 3  # things to say about numbers; more are folded
 Frames = Mapping[str, Framed]
 
 
@@ -34,6 +37,8 @@ def show(desk: Desk) -> None:
     for failure in library.failures:
         st.error(for_markdown(failure.sentence))
     choice = sidebar(library)
+    if choice.refused:
+        st.warning(" ".join(for_markdown(sentence) for sentence in choice.refused), icon=":material/link_off:")
     with st.sidebar:
         follow()
     frames = _frames(library, choice)
@@ -43,14 +48,16 @@ def show(desk: Desk) -> None:
         return
     strips = overlay(candidates, references, choice.ratio, choice.view)
     drawn = [one for one in strips if one.curves]
-    _headlines(candidates, references)
+    told = [headline(one, references, choice.ratio, choice.view.threshold) for one in candidates]
+    _headlines(list(zip(candidates, told, strict=True)), references)
     visible = [one for one in (each.within(choice.view) for each in drawn) if one.curves]
     if visible:
         grid("overlay", visible, view=choice.view, definitions=_definitions())
     elif drawn:
-        st.info("No chosen run has a row between these steps.", icon=":material/info:")
-    _caption(strips, visible, choice, (*references, *candidates))
-    _crossings(drawn, choice)
+        st.info(_nothing(choice.view), icon=":material/info:")
+    _caption(strips, visible, choice, (*references, *candidates), _basis(told))
+    if not choice.view.backwards:
+        _crossings(drawn, choice)
     _problems(library, frames)
     _meanings(drawn)
     _data(candidates, references, drawn)
@@ -73,23 +80,53 @@ def _frames(library: Library, choice: Choice) -> Frames:
 
 def _shown(library: Library, frames: Frames, ids: Sequence[str]) -> list[Shown]:
     entries = [(library.entries[run_id], frames[run_id]) for run_id in ids if run_id in frames]
-    return [Shown(who=entry.who, key=entry.key, frame=found.frame) for entry, found in entries]
+    return [Shown(who=entry.who, key=entry.key, frame=found.frame, oddities=found.oddities) for entry, found in entries]
 
 
-def _headlines(candidates: Sequence[Shown], references: Sequence[Shown]) -> None:
-    """A sentence per candidate, as text that no markup can hide in."""
-    lines = []
-    for one in candidates:
-        found = headline(one, references)
-        chip = f"<span style='color:{one.who.hue.on(theme())}'>■</span>"
-        lines.append(f"<p>{chip} <b>{for_html(found.name)}</b> {for_html(found.sentence)}</p>")
-    if not candidates:
-        lines.append(f"<p><span style='color:{REFERENCE.on(theme())}'>■</span> Only the reference is chosen.</p>")
+def _headlines(told: Sequence[tuple[Shown, Headline]], references: Sequence[Shown]) -> None:
+    """A sentence per candidate, as text that no markup can hide in, each with the run's own mark."""
+    folded = sum(len(_kinds(one)) for one in (*references, *(one for one, _ in told))) > FEW_ODD
+    lines = [
+        f"<p>{chip(one.who, theme())} <b>{for_html(found.name)}</b> {for_html(found.sentence)}</p>{_odd(one, folded=folded)}"
+        for one, found in told
+    ]
+    band = f"<span style='color:{REFERENCE.on(theme())}'>■</span>"
+    odd = [one for one in references if one.oddities]  # the other seeds are not named one by one
+    lines += [f"<p>{band} <b>{for_html(one.who.label)}</b> (reference)</p>{_odd(one, folded=folded)}" for one in odd]
+    if not told:
+        lines.append(f"<p>{band} Only the reference is chosen.</p>")
     with st.container(key="headlines"):
         st.html("".join(lines))
 
 
-def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, shown: Sequence[Shown]) -> None:
+def _odd(one: Shown, *, folded: bool) -> str:
+    """What the run's numbers say about themselves; where many runs have something to say, their words unfold on a click."""
+    kinds = _kinds(one)
+    if not kinds:
+        return ""
+    texts = "".join(f"<p class='odd'>⚠ {for_html(text)}</p>" for text in kinds.values())
+    return f"<details><summary class='odd'>⚠ {for_html(', '.join(kinds))}</summary>{texts}</details>" if folded else texts
+
+
+def _kinds(one: Shown) -> dict[str, str]:
+    """The first sentence of each kind: non-finite, out of range, wrong semantics, a split that cancels."""
+    once = {oddity.what: oddity.text for oddity in reversed(one.oddities)}
+    return dict(reversed(once.items()))
+
+
+def _nothing(view: View) -> str:
+    """Why no row is drawn."""
+    if view.backwards:
+        return f"*From step* ({view.first_step}) lies after *To step* ({view.last_step}), so that nothing can be drawn."
+    return "No chosen run has a row between these steps."
+
+
+def _basis(told: Sequence[Headline]) -> str:
+    """What the sentences' noise of the reference is estimated from; empty where nothing was compared."""
+    return next((found.comparison.noise_basis for found in told if found.comparison and found.comparison.noise_basis), "")
+
+
+def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, shown: Sequence[Shown], basis: str) -> None:
     rows = sum(curve.steps.size for one in drawn for curve in one.curves)
     thinned = any(curve.steps.size > 2 * COLUMNS for one in drawn for curve in one.curves)
     drawing = f"drawn as the lowest and highest of {COLUMNS} columns" if thinned else "all of them drawn"
@@ -97,7 +134,8 @@ def _caption(strips: Sequence[Strip], drawn: Sequence[Strip], choice: Choice, sh
     parts = [
         "Solid: computed from tokens. Thin: believed from a log. Dashed: estimated.",
         "Band: lowest to highest seed of the smoothed reference, the thin line in it their median." if len(choice.references) > 1 else "",
-        f"{rows:,} rows, {drawing}; {smoothing}crossings are computed on every row.",
+        f"Noise of the reference, which a run must exceed to leave it: {basis}." if basis else "",
+        f"{rows:,} rows, {drawing}; {smoothing}crossings are computed on every row." if rows else "",
         f"▼ falls under {choice.view.threshold:g}, △ is back, on the raw values; shaded while under.",
     ]
     st.caption(" ".join(for_markdown(part) for part in parts if part))
@@ -128,18 +166,17 @@ def _absences(strips: Sequence[Strip], choice: Choice, uncounted: Sequence[str])
 
 
 def _crossings(drawn: Sequence[Strip], choice: Choice) -> None:
-    table = _tables.crossing_table(drawn)
-    st.subheader(f"Where the ESS is under {choice.view.threshold:g}", anchor=False)
+    table = _tables.crossing_table(drawn, choice.view)
+    part = choice.view.part
+    st.subheader(f"Where the ESS is under {choice.view.threshold:g}{part and f', {part}'}", anchor=False)
     if not any(one.panel.ess for one in drawn):
         st.caption("No chosen run records an ESS, or the log-probabilities to compute one.")
         return
     if table.empty:
-        st.caption(f"At no step, on any chosen run, for the {choice.ratio} ratio at the token and the sequence level.")
+        st.caption(f"At no step{part and f' {part}'}, on any chosen run, for the {choice.ratio} ratio at the token and the sequence level.")
         return
     with st.container(key="crossings"):
         _table(table)
-    if len(table) > _tables.MOST_ROWS:
-        st.caption(f"The first {_tables.MOST_ROWS} of {len(table)}; the CSV has all.")
     _download("Crossings as CSV", table, "crossings.csv")
 
 
@@ -147,18 +184,22 @@ def _table(table: pd.DataFrame) -> None:
     """A table in the page itself, which scrolls when it is long."""
     height: int | Literal["content"] = SCROLLED if len(table) > FIT else "content"
     st.table(_tables.escaped(table.head(_tables.MOST_ROWS), for_markdown), border="horizontal", hide_index=True, height=height)
+    if len(table) > _tables.MOST_ROWS:
+        st.caption(f"The first {_tables.MOST_ROWS} of {len(table)} rows, scrolling; the CSV has all.")
+    elif len(table) > FIT:
+        st.caption(f"{len(table)} rows; the table scrolls.")
 
 
 def _problems(library: Library, frames: Frames) -> None:
     """What was not understood on the way to the numbers of the chosen runs."""
-    found = ((library.entries[run_id].who.label, each) for run_id, framed in frames.items() for each in framed.problems)
+    found = [(library.entries[run_id].who.label, each) for run_id, framed in frames.items() for each in framed.problems]
     table = _tables.problem_table(found, runs=len(frames))
     if table.empty:
         st.caption("Everything in the chosen runs' files was read and understood.")
         return
     with st.expander(f"What could not be read or mapped ({len(table)})", expanded=False, key="problems"):
         _table(table)
-        _download("All of it as CSV", table, "read_problems.csv")
+        _download("All of it as CSV", _tables.problem_rows(found), "read_problems.csv")
 
 
 def _meanings(drawn: Sequence[Strip]) -> None:
@@ -172,18 +213,10 @@ def _meanings(drawn: Sequence[Strip]) -> None:
 def _meaning(metric: Metric) -> dict[str, str]:
     """A row of the table of definitions, in words for readers."""
     least, most = (f"{bound:g}".replace("inf", "∞").replace("-", "−") for bound in (metric.low, metric.high))
-    agree = "" if metric.no_mismatch is None else f"{metric.no_mismatch:g}"
-    row = {
-        "metric": f"{metric.title} ({metric.id})",
-        "formula": metric.formula,
-        "unit": metric.unit,
-        "range": f"{least} … {most}",
-        "no mismatch": agree,
-        "better": metric.direction,
-        "blind to": metric.blind_to,
-        "source": metric.reference,
-    }
-    return {name: for_markdown(text) for name, text in row.items()}
+    agree = "–" if metric.no_mismatch is None else f"{metric.no_mismatch:g}"
+    title = f"{metric.title} ({metric.id})"
+    cells = (title, metric.formula, metric.unit, f"{least} … {most}", agree, metric.direction, metric.blind_to, metric.reference)
+    return {name: for_markdown(text) for name, text in zip(_tables.MEANING_COLUMNS, cells, strict=True)}
 
 
 def _definitions() -> dict[str, tuple[str, ...]]:

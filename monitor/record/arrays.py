@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 from ingest.errors import ShapeError
 from ingest.schema import TOKENS
 
-MAY_BE_ONE_NUMBER = ("trainer_version", "old_version")
+MAY_BE_ONE_NUMBER = ("rollout_version", "trainer_version", "old_version")
+REQUIRED = ("sample_id", "position", "rollout_logprob")
+OF_A_RESPONSE = ("reward", "advantage")  # often at hand once per response
+
+ADVICE = "of a tensor on a device, with a gradient or in bf16, .detach().float().cpu()"
 
 
 def table(step: int, arrays: Mapping[str, Any]) -> pa.Table:
@@ -36,16 +40,21 @@ def _array(name: str, value: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever nu
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ShapeError(f"{name} cannot be read as an array: {error}. Pass a 1-D array on the CPU, detached, a row per token.") from error
+        raise ShapeError(f"{name} cannot be read as an array: {error}. Pass a 1-D array on the CPU, a row per token: {ADVICE}.") from error
 
 
 def _refuse_shapes(given: Mapping[str, NDArray[Any]]) -> None:
+    if missing := [name for name in REQUIRED if name not in given]:
+        raise ShapeError(f"{', '.join(missing)}: missing. {_shapes(given)}. Every token needs {', '.join(REQUIRED)}.")
     tokens = given["sample_id"].shape
     wrong = [name for name, value in given.items() if not (value.ndim == 1 and value.shape == tokens) and not _is_number(name, value)]
     if given["sample_id"].size == 0:
         raise ShapeError(f"no tokens at all. {_shapes(given)}. Record a step only from ranks that have tokens of it.")
     if wrong:
-        raise ShapeError(f"{', '.join(wrong)}: not one row per token. {_shapes(given)}. Pass 1-D arrays of equal length, padding left out.")
+        hint = " Repeat the value of a response on each of its tokens." if set(wrong) & set(OF_A_RESPONSE) else ""
+        raise ShapeError(
+            f"{', '.join(wrong)}: not one row per token. {_shapes(given)}. Pass 1-D arrays of equal length, padding left out.{hint}"
+        )
 
 
 def _is_number(name: str, value: NDArray[Any]) -> bool:
@@ -55,6 +64,8 @@ def _is_number(name: str, value: NDArray[Any]) -> bool:
 def _cast(name: str, value: NDArray[Any], given: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     kind = np.dtype(TOKENS.field(name).type.to_pandas_dtype())
     objection = _objection(value, kind)
+    if name == "position" and not objection and value.size and int(value.min()) < 0:
+        objection = "expected places from 0, found a negative one"
     if objection:
         raise ShapeError(f"{name}: {objection}. {_shapes(given)}.")
     return value.astype(kind)
@@ -62,19 +73,28 @@ def _cast(name: str, value: NDArray[Any], given: Mapping[str, NDArray[Any]]) -> 
 
 def _objection(value: NDArray[Any], kind: np.dtype[Any]) -> str:
     """Why the values cannot become the column's type without changing their meaning; empty where they can."""
+    if value.dtype.name == "bfloat16":
+        return f"expected numbers that numpy knows, found bfloat16; {ADVICE}"
     if value.dtype.kind not in "biuf":
         return f"expected numbers, found {value.dtype}"
-    if kind.kind == "b" and not np.isin(value, (0, 1)).all():
-        return "expected a mask of true and false (or 1 and 0)"
-    if kind.kind == "f" and value.dtype.kind == "b":
+    if kind.kind == "b":
+        return "" if np.isin(value, (0, 1)).all() else "expected a mask of true and false (or 1 and 0)"
+    return _not_floats(value, kind) if kind.kind == "f" else _not_integers(value, kind)
+
+
+def _not_floats(value: NDArray[Any], kind: np.dtype[Any]) -> str:
+    if value.dtype.kind == "b":
         return "expected floats, found a mask"
-    if kind.kind == "i":
-        if value.dtype.kind in "bf":
-            return f"expected whole numbers, found {value.dtype}"
-        bounds = np.iinfo(kind)
-        if value.size and (int(value.min()) < bounds.min or int(value.max()) > bounds.max):
-            return f"expected whole numbers that fit {kind}"
-    return ""
+    beyond = value.dtype.kind == "f" and np.any(np.isfinite(value) & (np.abs(value) > np.finfo(kind).max))
+    return f"expected numbers that fit {kind}" if beyond else ""
+
+
+def _not_integers(value: NDArray[Any], kind: np.dtype[Any]) -> str:
+    if value.dtype.kind in "bf":
+        return f"expected whole numbers, found {value.dtype}"
+    bounds = np.iinfo(kind)
+    beyond = value.size and (int(value.min()) < bounds.min or int(value.max()) > bounds.max)
+    return f"expected whole numbers that fit {kind}" if beyond else ""
 
 
 def _shapes(given: Mapping[str, NDArray[Any]]) -> str:

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from operator import index
 from pathlib import Path
 from typing import Any
 
 from ingest.errors import RatiometerError
+from ingest.tokens import OBJECTIVE, PieceKey, open_piece, steps_of
 from monitor.metrics import stored
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.kernel import partials
 from monitor.record import arrays, files
+from monitor.record.compact import set_aside
 
 
 class Recorder:
     """Writes the token log of one run, from one process.
 
+    Where several processes record a step, `sample_id` must be unique over all of them: a rank that counts from 0 by itself writes
+    other responses under the same ids (add `rank * responses`). A response may be split over ranks if each records its own positions.
+
     Args:
-        run_dir: the run's folder; made when it does not exist.
-        rank: which of several writing processes this is; each has files of its own.
-        bounds: where a ratio counts as clipped in the sums stored beside each part. With other bounds the tokens are read again.
+        run_dir: the run's folder, `~` expanded; made when it does not exist.
+        rank: which of several writing processes this is, from 0; each has files of its own. Text is taken as torchrun sets RANK.
+        bounds: where a ratio counts as clipped. Written into the log and read from there; what run.toml says goes first.
+        resume_from: the first step that is trained again after a restart from a checkpoint. What this rank recorded of it and of
+            later steps is moved to `tokens/superseded/`, which readers pass over (`set_aside` does the same for all ranks at once).
+
+    Raises:
+        ValueError: a rank or step that is no whole number from 0.
     """
 
-    def __init__(self, run_dir: Path, *, rank: int = 0, bounds: ClipBounds | None = None) -> None:
-        self.run_dir, self.rank, self.bounds = Path(run_dir), rank, bounds or ClipBounds()
+    def __init__(
+        self,
+        run_dir: Path | str,
+        *,
+        rank: int | str = 0,
+        bounds: ClipBounds | None = None,
+        resume_from: int | None = None,
+    ) -> None:
+        self.run_dir, self.rank, self.bounds = Path(run_dir).expanduser(), _count("rank", rank), bounds or ClipBounds()
+        self._metadata = {OBJECTIVE: json.dumps(bounds.as_dict()).encode()} if bounds else {}
+        self._resumed = None if resume_from is None else _count("resume_from", resume_from)
+        self._compacted: tuple[PieceKey, frozenset[int]] | None = None
+        if self._resumed is not None:
+            set_aside(self.run_dir, self._resumed, rank=self.rank)
 
     def record(  # noqa: PLR0913 - one argument per column of a token log
         self,
@@ -48,25 +71,47 @@ class Recorder:
     ) -> Path:
         """Write the tokens of one optimizer step.
 
-        Every array is 1-D with a row per token (numpy, lists, CPU tensors); `trainer_version` and `old_version` may be one
-        number. A column that is not given is absent from the log, never zero. `ingest.schema.TOKENS` has units and meanings.
+        Every array is 1-D with a row per token (numpy, lists, CPU tensors); `rollout_version`, `trainer_version` and `old_version`
+        may be one number. `reward` and `advantage` too are per token: repeat a response's value on its tokens. A column that is not
+        given is absent from the log, never zero. `ingest.schema.TOKENS` has units and meanings.
 
         Returns:
             The part, `tokens/step=000123/rank=000.parquet`. It appears under that name only when it is complete.
 
         Raises:
             ShapeError: arrays that do not fit together, each named with its shape.
-            RatiometerError: the step was recorded before; a part is never changed.
+            RatiometerError: the step was recorded before, in a part or in tokens.parquet; neither is ever changed.
+            ValueError: a step under 0; TypeError: one that is no whole number.
         """
         columns = {name: value for name, value in locals().items() if name not in {"self", "step"}}
-        step = index(step)
-        part = self.run_dir / "tokens" / f"step={step:06d}" / f"rank={self.rank:03d}.parquet"
-        if part.exists():
+        step = _count("step", step)
+        part = files.part_of(self.run_dir, step, self.rank)
+        if part.exists() or self._is_compacted(step):
+            where = part if part.exists() else self.run_dir / files.TOKENS_FILE
             raise RatiometerError(
-                f"{part}: step {step} of rank {self.rank} is recorded already. A part is never changed; "
-                f"record under another step or into another folder, or remove the part on purpose.",
+                f"{where}: step {step} of rank {self.rank} is recorded already. What is recorded is never changed; record under another "
+                f"step or into another folder, or say Recorder(..., resume_from={step}) where the trainer repeats it after a restart.",
             )
         table = arrays.table(step, columns)
-        files.write_tokens(part, table.schema, [table])
+        files.write_tokens(part, table.schema.with_metadata(self._metadata), [table])
         files.write_small(stored.beside(part), stored.to_table(partials(table, self.bounds).values(), stored.stamp(part, self.bounds)))
         return part
+
+    def _is_compacted(self, step: int) -> bool:
+        """Whether tokens.parquet has the step; steps that are recorded again on purpose are not asked for."""
+        whole = self.run_dir / files.TOKENS_FILE
+        if not whole.exists() or (self._resumed is not None and step >= self._resumed):
+            return False
+        piece = open_piece(whole)[0]
+        if self._compacted is None or self._compacted[0] != piece.key:
+            self._compacted = piece.key, steps_of(piece)
+        return step in self._compacted[1]
+
+
+def _count(name: str, value: int | str) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, found {value}")
+    number = int(value) if isinstance(value, str) and value.isdecimal() else index(value)  # type: ignore[arg-type]
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0, found {number}")
+    return number

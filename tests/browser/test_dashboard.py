@@ -8,6 +8,7 @@ import pytest
 from ingest.load import load
 from monitor.compare.flags import Rule, flags
 from monitor.metrics.frame import metric_frame
+from monitor.pages._charts import STRIP
 from tests.browser.conftest import ROOT, settle, shot
 
 pytestmark = pytest.mark.browser
@@ -25,6 +26,10 @@ RANGE = "document.querySelector('.st-key-overlay .js-plotly-plot')._fullLayout.x
 VALUES = "JSON.stringify(document.querySelector('.st-key-overlay .js-plotly-plot').data.map(t => t.y))"
 INK = """() => [...document.querySelectorAll('.st-key-overlay .scatterlayer path.js-line')]
   .map(path => path.getAttribute('d') || '').filter(d => d.length > 20).length"""
+
+CUT = """key => [...document.querySelectorAll(key + ' td, ' + key + ' th')]
+  .filter(cell => cell.getBoundingClientRect().right > cell.closest('[data-testid=stTable]').getBoundingClientRect().right + 1)
+  .map(cell => cell.textContent)"""  # cells of a table that lie beyond its right edge
 
 
 def overlay(page):
@@ -57,7 +62,8 @@ def test_it_opens_on_the_story_and_no_chart_is_blank(open_page):
     assert strips >= 12
     assert page.evaluate(INK) >= 4 * 12  # each strip has the reference and three runs
     assert page.locator("canvas.gl-canvas").count() == 0
-    assert page.locator(".st-key-headlines p").count() == 3
+    assert page.locator(".st-key-headlines p:not(.odd)").count() == 3
+    assert page.locator(".st-key-headlines .mark").count() == 3
     shot(page, "compare_light_1440")
 
 
@@ -186,6 +192,66 @@ def test_the_address_restores_the_view(open_page):
     assert page.evaluate(f"({layout})().xaxis.title.text") == "samples"
     assert page.evaluate(f"({layout})().shapes.map(shape => shape.y0)").count(0.25) == 2
     assert page.get_by_role("heading", name=re.compile("under 0.25")).count() == 1
+
+
+def test_no_tool_sends_the_chart_anywhere_and_none_lies_on_the_legend(open_page):
+    page = open_page(width=800)
+    overlay(page)
+    titles = page.evaluate("() => [...document.querySelectorAll('.st-key-overlay .modebar-btn')].map(node => node.dataset.title)")
+    assert titles == ["Zoom", "Pan", "Reset axes", "Download plot"]
+    assert page.evaluate("document.querySelector('.st-key-overlay .js-plotly-plot')._context.plotlyServerURL") == ""
+    for width in (800, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert tool_overlaps(page) == []
+
+
+def test_a_dozen_runs_of_long_and_hostile_names_stay_legible_at_800(open_page):
+    names = [
+        "https://evil.example/a",
+        "me@evil.example",
+        "www.evil.example",
+        *(f"a_long_name_of_a_sweep_lr_1e-5_seed_{n}" for n in range(9)),
+    ]
+    header = ",".join(f'"{name} - rl/ess"' for name in names)
+    rows = "\n".join(",".join([str(step), *("NaN" if step == 3 else "0.4" if step == 5 else "1.7" for _ in names)]) for step in range(9))
+    page = open_page("/upload", width=800)
+    page.locator("input[type=file]").set_input_files(
+        {"name": "dozen.csv", "mimeType": "text/csv", "buffer": f'"Step",{header}\n{rows}'.encode()}
+    )
+    page.wait_for_selector("[data-testid=stAlertContentSuccess]")
+    page.get_by_role("button", name="Show in the overlay").click()
+    page.wait_for_selector(".st-key-overlay")
+    overlay(page)
+    assert page.locator("a[href*=evil]").count() == 0
+    assert tool_overlaps(page) == []
+    assert overlaps(page) == []
+    badges = [text for text in page.locator(".st-key-overlay .annotation-text").all_text_contents() if text.startswith("⚠")]
+    assert badges == ["⚠ 96"]  # 12 runs, each with one NaN and 7 values that no ESS can have
+    drawn = page.evaluate("document.querySelector('.st-key-overlay .js-plotly-plot')._fullLayout.yaxis._length")
+    assert drawn == pytest.approx(STRIP, abs=6)  # a tall legend takes nothing from the strips
+    page.locator(".st-key-problems summary").click()
+    page.locator(".st-key-meanings summary").click()
+    page.wait_for_selector(".st-key-meanings td")
+    settle(page)
+    for key in ("crossings", "problems", "meanings"):
+        assert page.locator(f".st-key-{key} table").count() == 1
+        assert page.evaluate(CUT, f".st-key-{key}") == []
+    shot(page, "compare_dozen_800")
+    page.get_by_role("link", name="Upload").click()
+    row = page.locator("[class*=st-key-upload_]", has_text="dozen")
+    row.get_by_role("button", name="Remove").click()
+    row.wait_for(state="detached")
+
+
+def tool_overlaps(page):
+    """Texts of the legend that lie under a tool."""
+    return page.evaluate("""() => {
+      const boxes = one => [...document.querySelectorAll('.st-key-overlay ' + one)]
+        .map(node => [node.textContent, node.getBoundingClientRect()]);
+      const meet = (a, b) => Math.min(a.right, b.right) > Math.max(a.left, b.left) && Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top);
+      return boxes('.legendtext').filter(([, text]) => boxes('.modebar-btn').some(([, tool]) => meet(text, tool))).map(([text]) => text);
+    }""")
 
 
 def test_it_is_legible_in_dark_and_when_narrow(open_page):

@@ -10,7 +10,7 @@ from ingest import _bounds
 from ingest.errors import ReadError, TooLargeError
 from ingest.run import ProblemKind
 from ingest.schema import TOKENS
-from ingest.tokens import Layout, open_piece, read_row_group, token_log
+from ingest.tokens import OBJECTIVE, Layout, open_piece, ranges, read_row_group, steps_of, token_log
 
 ROWS = {"step": [1, 1, 2], "sample_id": [0, 1, 0], "rollout_logprob": [-0.5, -1.0, -0.25]}
 LISTS = {"step": [1, 1, 2], "sample_id": [0, 1, 2], "rollout_logprob": [[-0.5, -1.0], [], [-0.25]], "loss_mask": [[1, 0], [], [1]]}
@@ -99,7 +99,7 @@ def test_other_types_are_cast(tmp_path):
         "step": pa.array([1.0, 1.0, 2.0]),
         "sample_id": pa.array([0, 1, 0], pa.uint8()),
         "rollout_logprob": pa.array([-0.5, -1.0, -0.25], pa.float64()),
-        "loss_mask": pa.array([1.0, 0.0, 2.0]),
+        "loss_mask": pa.array([1.0, 0.0, 1.0]),
         "token_id": pa.array([1, 2, 3], pa.int64()),
         "rollout_version": pa.array([1, 1, 1]).dictionary_encode(),
     }
@@ -268,3 +268,39 @@ def test_a_large_file_may_have_many_row_groups(tmp_path):
 def test_lists_beside_a_single_log_probability_are_refused(tmp_path):
     with pytest.raises(ReadError, match="column rollout_logprob: expected lists, one value per token"):
         open_piece(write(tmp_path, LISTS | {"rollout_logprob": [-1.0, -2.0, -3.0]}))
+
+
+@pytest.mark.parametrize("mask", [[1.0, 0.5, None], [1, 2, 0], [1, -1, 0], [1.0, math.nan, 0.0]], ids=str)
+def test_a_mask_that_is_none_is_refused_with_its_rows(tmp_path, mask):
+    with pytest.raises(ReadError, match=r"column loss_mask: expected true and false, or 1 and 0, found other values in 1 of 3 rows"):
+        read(tmp_path, ROWS | {"loss_mask": mask})
+
+
+def test_numbers_written_as_text_are_refused(tmp_path):
+    with pytest.raises(ReadError, match="column rollout_logprob: expected float, found text"):
+        read(tmp_path, ROWS | {"rollout_logprob": ["-1", "-2", "-3"]})
+
+
+def test_values_beyond_the_type_are_said(tmp_path):
+    table, problems = read(tmp_path, ROWS | {"advantage": [1e300, math.inf, 1.0]})
+    assert table.column("advantage").to_pylist() == [math.inf, math.inf, 1.0]
+    assert said(problems) == "row group 0, column advantage: 1 values beyond the range of float are read as infinite"
+
+
+def test_the_steps_of_a_file_with_and_without_help_of_its_footer(tmp_path):
+    steps = ROWS | {"step": [4, 4, 9]}
+    for options in ({"row_group_size": 2}, {}, {"write_statistics": False}):
+        assert steps_of(open_piece(write(tmp_path, steps, **options))[0]) == {4, 9}
+
+
+def test_ranges_are_known_only_where_the_footer_says(tmp_path):
+    piece = open_piece(write(tmp_path, ROWS, row_group_size=2))[0]
+    assert ranges(piece, ("step", "sample_id")) == [((1, 1), (0, 1)), ((2, 2), (0, 0))]
+    assert ranges(open_piece(write(tmp_path, LISTS))[0], ("sample_id",)) == [((0, 2),)]
+    assert ranges(open_piece(write(tmp_path, ROWS, write_statistics=False))[0], ("step",)) is None
+
+
+@pytest.mark.parametrize("note", ["no json", "[1]", '{"eps_low": "x"}', '{"eps_low": null}'])
+def test_a_note_of_another_tool_is_no_setting(tmp_path, note):
+    piece = open_piece(write(tmp_path, pa.table(ROWS).replace_schema_metadata({OBJECTIVE: note})))[0]
+    assert piece.settings == {}

@@ -8,7 +8,7 @@ from ingest.errors import ReadError
 from ingest.identify import identify_reader
 from ingest.load import load
 from ingest.readers.run_folder import READER
-from ingest.run import Role
+from ingest.run import ProblemKind, Role
 
 TOML = """
 name = "V1, broken"
@@ -24,9 +24,9 @@ temperature = 0.7
 """
 
 
-def tokens(path):
+def tokens(path, step=1):
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"step": [1], "sample_id": [1], "rollout_logprob": [-1.0]}), path)
+    pq.write_table(pa.table({"step": [step], "sample_id": [1], "rollout_logprob": [-1.0]}), path)
 
 
 def read(path):
@@ -87,8 +87,44 @@ def test_before_the_first_part_is_closed(folder):
 def test_no_token_counts_twice(folder):
     tokens(folder / "tokens" / "step=000001" / "rank=000.parquet")
     raw = read(folder)
-    assert len(raw.tokens.pieces) == 1
-    assert "no token counts twice" in raw.problems[0].what
+    assert [piece.path.name for piece in raw.tokens.pieces] == ["tokens.parquet"]
+    (problem,) = raw.problems
+    assert "no token counts twice" in problem.what
+    assert (problem.rows, problem.kind) == (1, ProblemKind.SHADOWED)
+
+
+def test_steps_recorded_after_compacting_are_shown_with_the_others(folder):
+    tokens(folder / "tokens" / "step=000002" / "rank=000.parquet", 2)
+    raw = read(folder)
+    assert [piece.path.name for piece in raw.tokens.pieces] == ["tokens.parquet", "rank=000.parquet"]
+    assert raw.problems == ()
+
+
+def test_superseded_steps_are_passed_over(folder):
+    (folder / "tokens.parquet").unlink()
+    tokens(folder / "tokens" / "step=000001" / "rank=000.parquet")
+    tokens(folder / "tokens" / "superseded" / "001" / "step=000001" / "rank=000.parquet")
+    tokens(folder / "tokens" / "superseded" / "001" / "tokens.parquet")
+    assert len(read(folder).tokens.pieces) == 1
+
+
+def test_loose_parts_that_may_be_the_same_are_refused(folder):
+    (folder / "tokens.parquet").unlink()
+    for name in "ab":
+        tokens(folder / "tokens" / f"{name}.parquet")
+    with pytest.raises(ReadError, match="expected parts of one token log, found files that may hold the same tokens"):
+        read(folder)
+
+
+def test_a_token_log_without_rows_leaves_the_step_log(folder):
+    pq.write_table(pq.read_table(folder / "tokens.parquet").slice(0, 0), folder / "tokens.parquet")
+    raw = read(folder)
+    assert raw.tokens is None
+    assert raw.scalars.num_rows == 1
+    assert [problem.what for problem in raw.problems] == ["a token log without rows"]
+    (folder / "steps.jsonl").unlink()
+    with pytest.raises(ReadError, match="a token log without rows"):
+        read(folder)
 
 
 def test_a_token_log_beside_unknown_keys_is_still_a_run(folder):

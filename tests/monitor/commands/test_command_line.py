@@ -114,6 +114,7 @@ def test_summarize_tells_nan_infinite_and_empty_apart(tmp_path, answer):
     assert (by_step[1]["value"], by_step[1]["state"], by_step[1]["n"]) == (None, "empty", 0)
     assert (by_step[2]["value"], by_step[2]["state"]) == (None, "inf")
     assert "state" not in by_step[0]
+    assert {"non-finite"} == {odd["what"] for odd in document["oddities"] if odd["metric"] == "ratio.total.mean"}
 
 
 def test_compare_dates_what_left_and_names_the_term(tmp_path, answer):

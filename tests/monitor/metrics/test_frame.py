@@ -89,7 +89,15 @@ def test_an_empty_mask_is_not_a_number_and_never_zero():
         trainer_version=[2] * 3,
         loss_mask=[False, False, True],
     )
-    counts = {"tokens.count", "sequences.count", "nonfinite.engine", "nonfinite.trainer"}
+    counts = {
+        "tokens.count",
+        "sequences.count",
+        "nonfinite.engine",
+        "nonfinite.trainer",
+        "positive.engine",
+        "positive.trainer",
+        "repeated.rows",
+    }
     found = rows(tokens)
     empty = {name: got for (name, step), got in found.items() if step == 4}
     undefined_for_one = {"split.discrepancy.share", "split.lag.share"}  # both terms are 0 in the other step

@@ -61,7 +61,7 @@ def test_it_agrees_with_its_numpy_twin(seed, sd):
 
 
 @pytest.mark.parametrize(
-    "absent", ["same_weights_logprob", "current_logprob", "loss_mask", "advantage", "reward", "rollout_version", "entropy"]
+    "absent", ["same_weights_logprob", "current_logprob", "loss_mask", "advantage", "reward", "rollout_version", "entropy", "position"]
 )
 def test_it_agrees_with_its_twin_where_a_column_is_absent(absent):
     tokens = random_tokens(1).drop_columns([absent])
@@ -186,7 +186,7 @@ def test_one_specialisation_serves_every_table(tmp_path):
     kernel.partials(tokens, BOUNDS)
     kernel.partials(pq.ParquetFile(tmp_path / "part.parquet").read(), BOUNDS)
     kernel.partials(read_only(tokens), BOUNDS)
-    for absent in ("same_weights_logprob", "current_logprob", "loss_mask", "advantage", "reward", "rollout_version", "entropy"):
+    for absent in ("same_weights_logprob", "current_logprob", "loss_mask", "advantage", "reward", "rollout_version", "entropy", "position"):
         kernel.partials(tokens.drop_columns([absent]), BOUNDS)
         kernel.partials(pq.read_table(tmp_path / "part.parquet").drop_columns([absent]).slice(3, 50), BOUNDS)
     loops = kernel.compiled()
@@ -219,8 +219,10 @@ def test_constants_compiled_in_are_those_of_the_partial():
     assert (loops.TOP, loops.S1, loops.S2) == (layout.Far.MAX, layout.Far.S1, layout.Far.S2)
     named = {"MASKED_IN": "MASKED_IN", "BAD_ENGINE": "NONFINITE_ENGINE", "BAD_TRAINER": "NONFINITE_TRAINER", "ENTROPY_N": "ENTROPY_N"}
     named |= {"LAG_SUM": "LAG_SUM", "NOT_OLD": "NOT_OLD_VERSION"}
+    named |= {"POSITIVE_ENGINE": "POSITIVE_ENGINE", "POSITIVE_TRAINER": "POSITIVE_TRAINER"}
     assert all(getattr(loops, ours) == Count[theirs] for ours, theirs in named.items())
     assert (loops.NEAR, loops.HUGE, loops.LAG_BINS) == (layout.NEAR, layout.HUGE, layout.LAG_BINS)
+    assert loops.POSITIVE == layout.POSITIVE
     assert (loops.SHIFT, loops.SIDE, loops.ZERO, loops.FIRST) == (histogram.SHIFT, histogram.SIDE, histogram.ZERO, histogram.FIRST)
     assert loops.SERIES_BELOW == SERIES_BELOW
     imported = [
@@ -229,3 +231,42 @@ def test_constants_compiled_in_are_those_of_the_partial():
         if line.startswith(("from monitor", "import monitor"))
     ]
     assert imported == []
+
+
+@pytest.mark.parametrize("one", [kernel, kernel_numpy])
+def test_positive_log_probabilities_are_counted_beyond_rounding_and_enter_the_sums(one):
+    tokens = table(
+        rollout_logprob=[0.7, 5e-7, -1.0, np.inf, 0.7],
+        same_weights_logprob=[0.7, 0.7, -1.0, -1.0, 0.7],
+        current_logprob=[0.7, -1.0, -1.0, -1.0, 0.7],
+        loss_mask=[True, True, True, True, False],
+    )
+    found = one.partials(tokens, BOUNDS)[0]
+    assert (found.counts[Count.POSITIVE_ENGINE], found.counts[Count.POSITIVE_TRAINER]) == (1, 2)
+    assert found.ratio_counts[0, RatioCount.N] == 3
+
+
+@pytest.mark.parametrize("one", [kernel, kernel_numpy])
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        ({"sample_id": [0, 0, 1, 1], "position": [0, 1, 0, 1]}, 0),
+        ({"sample_id": [7, 7, 1, 1], "position": [0, 1, 0, 1]}, 0),  # ids in no order, as hashes are
+        ({"sample_id": [0, 1, 0, 1], "position": [0, 0, 1, 1]}, 0),
+        ({"sample_id": [0, 0, 0, 1], "position": [0, 1, 1, 1]}, 1),
+        ({"sample_id": [0, 0, 0, 0], "position": [0, 1, 0, 1]}, 2),
+        ({"sample_id": [0, 1, 0, 1], "position": [3, 3, 3, 3]}, 2),
+        ({"sample_id": [0, 0, 0, 0], "position": [0, 0, 0, 1], "loss_mask": [True, False, True, True]}, 1),
+        ({"sample_id": [0, 0, 0, 0], "position": [0, 0, 0, 1], "loss_mask": [False, False, True, True]}, 0),
+        ({"sample_id": [0, 0, 0, 0]}, 0),
+    ],
+)
+def test_rows_that_repeat_a_position_are_counted(one, columns, wanted):
+    found = one.partials(table(**columns), BOUNDS)[0]
+    assert found.counts[Count.REPEATED_ROWS] == wanted
+    assert found.counts[Count.MASKED_IN] == sum(columns.get("loss_mask", [True] * 4))
+
+
+def test_a_repeat_at_the_border_of_two_steps_is_none():
+    found = kernel.partials(table(step=[0, 0, 1, 1], position=[0, 1, 1, 2]), BOUNDS)
+    assert [found[step].counts[Count.REPEATED_ROWS] for step in (0, 1)] == [0, 0]

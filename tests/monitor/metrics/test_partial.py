@@ -60,3 +60,21 @@ def test_sums_are_those_of_their_names():
     assert sums[RatioSum.X4] == 16.0625
     assert sums[RatioSum.NEAR_E] == pytest.approx(np.expm1(0.5))
     assert sums[RatioSum.MID_E] == pytest.approx(np.expm1(-2.0))
+
+
+@pytest.mark.parametrize(
+    ("ids", "positions", "wanted"),
+    [([7, 7], [0, 1], True), ([7, 8], [1, 0], True), ([7, 7], [2, 3], False), ([8, 8], [0, 1], False), ([9], [5], False)],
+)
+def test_two_partials_may_hold_the_same_rows_where_positions_of_a_sequence_overlap(ids, positions, wanted):
+    one = kernel.partials(of_log_ratio([0.1, 0.2, 0.1], sample_id=[3, 7, 7], position=[0, 0, 1]), ClipBounds())[0]
+    two = kernel.partials(of_log_ratio([0.1] * len(ids), sample_id=ids, position=positions), ClipBounds())[0]
+    assert one.may_repeat(two) is wanted
+    assert two.may_repeat(one) is wanted
+
+
+def test_without_positions_nothing_is_suspected():
+    one = kernel.partials(of_log_ratio([0.1, 0.2]), ClipBounds())[0]
+    assert not one.may_repeat(one)
+    assert not one.may_repeat(StepPartial.empty(0))
+    assert not StepPartial.empty(0).may_repeat(one)

@@ -48,7 +48,7 @@ def test_a_void_test_accuses_nobody():
 
 def test_one_heavy_token_is_no_proof():
     x = np.append(np.full(1000, -0.001), 9.0)
-    assert sanity.check(computed(rollout_logprob=np.zeros(1001), current_logprob=x)) == ()
+    assert sanity.check(computed(rollout_logprob=np.full(1001, -9.0), current_logprob=x - 9)) == ()
 
 
 def test_an_empty_mask_is_no_finding():
@@ -75,3 +75,18 @@ def test_terms_that_cancel_are_both_shown():
         computed(rollout_logprob=[-1.0] * 50, same_weights_logprob=[-1.01] * 50, current_logprob=[-1.0] * 50, trainer_version=[1] * 50),
     )[-1:]
     assert "discrepancy -0.01, lag +0.01, total +0 nats" in found.text
+
+
+@pytest.mark.parametrize(("column", "name"), [("rollout_logprob", "rollout_logprob"), ("current_logprob", "trainer")])
+def test_a_log_probability_above_0_is_named_with_its_likely_cause(column, name):
+    columns = {"rollout_logprob": [-0.7] * 4, "current_logprob": [-0.7] * 4} | {column: [-0.7, 0.7, -0.7, 0.7]}
+    (found,) = [odd for odd in sanity.check(computed(step=[3, 4, 5, 5], **columns)) if "above 0" in odd.text]
+    assert found.text == (
+        f"log-probability above 0 ({name}): 2 tokens in 2 of 3 steps, first at step 4; were negative log-likelihoods logged?"
+    )
+    assert (found.metric, found.first_step) == (f"positive.{'engine' if name == column else 'trainer'}", 4)
+
+
+def test_repeated_rows_are_named_with_their_likely_cause():
+    (found,) = sanity.check(computed(sample_id=[0, 0, 0], position=[0, 1, 1]))
+    assert found.text.startswith("rows repeat a position of a response: 1 tokens in 1 of 1 steps, first at step 0; is sample_id unique")

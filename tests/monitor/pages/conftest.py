@@ -20,17 +20,17 @@ STEPS, SEQUENCES, LENGTH = 12, 8, 6
 DIPS = (4, 5, 9)  # steps at which a run that `dips` has an ESS far under 1/2
 
 
-def write_run(folder: Path, *, seed: int, role: str = "candidate", dips: bool = False, split: bool = True) -> Path:
-    """A run folder with a token log of 12 steps, 8 responses a step, 6 tokens each."""
-    folder.mkdir(parents=True)
+def write_run(folder: Path, *, seed: int, role: str = "candidate", dips: bool = False, split: bool = True, offset: float = 0.0) -> Path:
+    """A run folder with a token log of 12 steps, 8 responses a step, 6 tokens each; `offset` is added by the trainer to every token."""
+    folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     count = SEQUENCES * LENGTH
     tables = []
     for step in range(STEPS):
         rollout = -rng.exponential(1.0, count) - 0.01
-        same = np.minimum(rollout + 0.002 * rng.standard_normal(count), 0)
+        same = np.minimum(rollout + 0.002 * rng.standard_normal(count), 0) + offset
         spread = 2.0 if dips and step in DIPS else 0.02
-        current = np.minimum(same + spread * rng.standard_normal(count), 0)
+        current = np.minimum(same + spread * rng.standard_normal(count), offset)
         columns = {
             "step": np.full(count, step),
             "sample_id": np.repeat(np.arange(SEQUENCES), LENGTH),

@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -115,6 +116,40 @@ def test_a_log_axis_counts_what_it_cannot_show():
     (line,) = [trace for trace in traces(fig, name="bad") if trace.yaxis == "y2"]
     assert np.isnan(line.y[0])
     assert fig.layout.yaxis2.range == pytest.approx((-3.02, -1.98))
+
+
+def badge(fig):
+    return [(note.text, note.hovertext, note.name) for note in fig.layout.annotations if note.text.startswith("⚠")]
+
+
+def test_a_badge_of_several_runs_gives_the_total_and_each_runs_count_on_hover():
+    nan = float("nan")
+    rows = (frame(kl__total__k3=[nan, nan, 1, 0.0]), frame(kl__total__k3=[nan, 1, 0.0, 0.0]))
+    fig = figure([(BAD, rows[0]), (FIXED, rows[1])], view=View(log_y=True))
+    assert badge(fig) == [
+        (
+            "⚠ 3 NaN or infinite in 2 runs · 3 at or under 0 in 2 runs",
+            "NaN or infinite:<br>2 bad<br>1 ok<br>at or under 0:<br>1 bad<br>2 ok",
+            "⚠ 6",
+        )
+    ]
+
+
+def test_an_impossible_value_is_shown_and_has_a_badge():
+    fig = figure([(BAD, frame("logged", clip_rate__total__outside=[0.1, 3.0], ess__total__token=[1.7, -0.3], reward__mean=[-5, 9]))])
+    assert [text for text, _, _ in badge(fig)] == ["⚠ 1 outside [0, 1]: bad", "⚠ 2 outside [0, 1]: bad"]
+    low, high = fig.layout.yaxis3.range
+    assert (low < -0.3, high > 1.7) == (True, True)
+    rounded = figure([(BAD, frame(ess__lag__token=[1 + 1e-12, 1])), (FIXED, frame(kl__total__k3=[1e-3, -1e-12]))])
+    assert badge(rounded) == []
+
+
+@pytest.mark.parametrize("runs", [1, 2, 12])
+def test_the_shades_of_all_runs_together_stay_light(runs):
+    fig = figure([(BAD, frame(ess__lag__token=[1, 0.4, 0.4]))] * runs)
+    opacities = [float(trace.fillcolor.rsplit(",", 1)[1].rstrip(")")) for trace in fig.data if trace.fill == "toself"]
+    assert len(opacities) == runs
+    assert 1 - math.prod(1 - opacity for opacity in opacities) == pytest.approx(min(0.25, 1 - 0.87**runs))
 
 
 def test_a_log_strip_spans_whole_decades_and_survives_having_nothing_to_show():

@@ -1,9 +1,14 @@
 import itertools
+import re
 import tomllib
 from pathlib import Path
 
+import plotly.graph_objects as go
+
 from monitor.pages import _colours
 from monitor.pages._colours import DARK, LIGHT, OTHERS, REFERENCE, Hue, faint, identities
+from monitor.pages._controls import MOST
+from monitor.pages._marks import clip
 
 ROOT = Path(__file__).resolve().parents[3]
 STORY = [("a", "v1_broken", True), ("b", "v1_fixed", True), ("c", "v1_processed_logprobs", True)]
@@ -39,9 +44,26 @@ def test_runs_differ_in_colour_and_in_mark_while_colours_last():
         assert one.symbol != two.symbol
 
 
+def test_a_dozen_runs_beside_all_samples_have_a_colour_each():
+    ours = [(name, name, True) for name in (*_colours.NAMED, *_colours.ONE_FAULT)]
+    looks = identities([*ours, *((f"x{n}", f"run {n}", False) for n in range(MOST))])
+    assert len({looks[f"x{n}"].hue for n in range(MOST)}) == MOST
+    assert len({(look.hue, look.symbol) for look in looks.values()}) == len(looks)
+
+
+def test_every_mark_can_be_drawn_beside_a_name():
+    for _, symbol in (*OTHERS, *_colours.NAMED.values(), *_colours.ONE_FAULT.values()):
+        assert clip(symbol).startswith("polygon(")
+        points = re.findall(r"(-?\d+)% (-?\d+)%", clip(symbol))
+        assert len(points) >= 4
+        assert all(0 <= int(side) <= 100 for point in points for side in point)
+        assert go.scatter.Marker(symbol=symbol).symbol == symbol
+        assert clip(_colours._opened(symbol)) != clip(symbol)
+
+
 def test_when_colours_come_again_the_mark_is_another():
-    looks = identities((f"x{n}", f"run {n}", False) for n in range(len(OTHERS) ** 2)).values()
-    assert len({(look.hue, look.symbol) for look in looks}) == len(OTHERS) ** 2
+    looks = identities((f"x{n}", f"run {n}", False) for n in range(2 * len(OTHERS) ** 2)).values()
+    assert len({(look.hue, look.symbol) for look in looks}) == 2 * len(OTHERS) ** 2
     assert len(identities((f"x{n}", f"run {n}", False) for n in range(1_000))) == 1_000
 
 

@@ -1,10 +1,13 @@
 import json
+import re
 
 import pytest
 
 from monitor.compare.flags import Rule, flags
 from monitor.metrics.frame import metric_frame
 from monitor.pages import _library
+from monitor.pages._colours import NAMED
+from monitor.pages._marks import clip
 from tests.monitor.pages.conftest import DIPS, write_run
 
 
@@ -34,7 +37,7 @@ def test_a_headline_for_each_candidate_says_where_the_ess_fell(app):
     app.run()
     assert "<b>v1_broken</b>" in texts(app)
     assert f"from step {DIPS[0]} to {DIPS[1]}" in texts(app)
-    assert "<b>v1_fixed</b> stays" in texts(app)
+    assert "<b>v1_fixed</b> does not leave" in texts(app)
 
 
 def test_the_table_of_crossings_is_what_the_command_line_flags(app):
@@ -180,10 +183,93 @@ def test_a_part_of_the_run_is_drawn_and_stands_in_the_address(app, chart):
     assert (app.number_input(key="from").value, app.number_input(key="to").value) == (3, 6)
     low, high = chart(app)["layout"]["xaxis"]["range"]
     assert (round(low), round(high)) == (3, 6)
-    assert len(crossing_rows(app)) >= 3  # those of the whole run
+    assert {row["from step"] for row in crossing_rows(app)} == {"4"}  # the stay at 9 does not touch this part
+    assert "Where the ESS is under 0.5, from step 3 to 6" in [each.value for each in app.subheader]
+    app.number_input(key="to").set_value(None)
     app.number_input(key="from").set_value(1_000).run()
     assert not app.exception
     assert "No chosen run has a row between these steps" in texts(app)
+    assert " rows, " not in texts(app)
+
+
+def test_a_part_that_ends_before_it_begins_is_said_to_be_so(app, figure):
+    app.query_params["from"] = "6"
+    app.query_params["to"] = "3"
+    app.run()
+    assert not app.exception
+    assert "*From step* (6) lies after *To step* (3)" in texts(app)
+    assert "all of them drawn" not in texts(app)
+    assert not app.subheader
+    assert not figure(app)
+
+
+def test_what_the_address_asks_for_in_vain_is_said_until_the_control_is_moved(app):
+    app.query_params["runs"] = ["nosuch", "v1_fixed"]
+    app.query_params["reference"] = ["nope"]
+    app.query_params["threshold"] = "7"
+    app.query_params["from"] = "abc"
+    app.run()
+    (told,) = (each.value for each in app.warning)
+    for name in ("nosuch", "nope"):
+        assert f"{name} is not among the runs here \\(an upload of another machine?\\)\\." in told
+    assert "threshold\\=7 in the address is not a number from 0 to 1; 0\\.5 is used" in told
+    assert "from\\=abc in the address is not a step" in told
+    app.number_input(key="threshold").set_value(0.25).run()
+    (told,) = (each.value for each in app.warning)
+    assert "threshold" not in told
+    assert "nosuch" in told
+
+
+def test_a_good_address_is_not_complained_about(app):
+    app.query_params["runs"] = ["v1_fixed"]
+    app.query_params["threshold"] = "0.999"
+    app.query_params["smoothing"] = "0"
+    app.query_params["log"] = "true"
+    app.query_params["x"] = "tokens"
+    app.query_params["from"] = "2"
+    app.run()
+    assert not app.warning
+
+
+def test_the_sentences_follow_the_threshold_and_the_ratio(app):
+    app.run()
+    app.number_input(key="threshold").set_value(0.999).run()
+    assert "ESS(lag, sequence) under 0.999" in texts(app)
+    app.selectbox(key="ratio").set_value("total").run()
+    assert "ESS(total, sequence) under 0.999" in texts(app)
+    app.number_input(key="threshold").set_value(0.0).run()
+    assert not re.search(r"ESS\(\w+, \w+\) under", texts(app))
+
+
+def test_every_control_that_needs_words_has_them_and_the_threshold_shows_all_its_digits(app):
+    app.run()
+    box = app.number_input(key="threshold")
+    assert "effective sample size" in box.help
+    assert box.proto.format == "%g"
+
+
+def test_each_sentence_begins_with_the_mark_of_its_run_in_its_colour(app):
+    app.run()
+    (headlines,) = (each.proto.body for each in app.get("html") if "<b>v1_broken" in each.proto.body)
+    for look in (NAMED["v1_broken"], NAMED["v1_fixed"]):
+        assert f"background:{look[0].light};clip-path:{clip(look[1])}" in headlines
+
+
+def test_the_caption_says_whose_noise_the_sentences_are_held_against(app):
+    app.run()
+    assert "seed to seed" in texts(app)
+    app.multiselect(key="reference").set_value(["v0_reference_seed0"]).run()
+    assert "residual of the one reference" in texts(app)
+
+
+def test_many_runs_that_have_something_to_say_about_their_numbers_stay_compact(app, samples):
+    for number in range(5):
+        write_run(samples / f"odd{number}", seed=30 + number, offset=0.5)
+    app.query_params["runs"] = [f"odd{number}" for number in range(5)]
+    app.run()
+    (headlines,) = (each.proto.body for each in app.get("html") if "<b>odd0" in each.proto.body)
+    assert headlines.count("<details>") == 5
+    assert headlines.count("<summary class='odd'>⚠ semantics: mean ratio is not 1") == 5
 
 
 def test_a_control_that_changes_only_the_drawing_computes_nothing_again(app, monkeypatch, chart):
@@ -205,3 +291,12 @@ def test_no_more_runs_than_a_picture_bears(app, samples):
     app.run()
     assert not app.exception
     assert len(app.multiselect(key="runs").value) == 12
+    assert "Of the 14 runs in the address, 12 are shown" in app.warning[0].value
+
+
+def test_what_the_numbers_say_about_themselves_stands_under_the_sentence(app, samples):
+    write_run(samples / "v1_broken", seed=2, offset=0.5)
+    app.run()
+    (headlines,) = (each.proto.body for each in app.get("html") if "v1_broken" in each.proto.body)
+    assert "semantics: mean ratio is not 1" in headlines
+    assert headlines.count("semantics: mean ratio is not 1") == 1

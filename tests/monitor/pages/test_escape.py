@@ -1,6 +1,8 @@
+import re
+
 import pytest
 
-from monitor.pages._escape import for_csv, for_html, for_markdown, for_plotly, plain
+from monitor.pages._escape import JOINER, for_csv, for_html, for_markdown, for_plotly, plain
 
 
 def test_plain_is_one_visible_line():
@@ -21,6 +23,13 @@ def test_markdown_sees_no_markup():
     assert for_markdown("*a* :red[b] $c$ [d](e) `f` <g> | h\n# i") == (
         "\\*a\\* \\:red\\[b\\] \\$c\\$ \\[d\\]\\(e\\) \\`f\\` \\<g\\> \\| h \\# i"
     )
+
+
+@pytest.mark.parametrize("address", ["https://x.example/y", "HTTP://x.example", "www.x.example", "WWW.x.example", "me@x.example"])
+def test_no_address_becomes_a_link(address):
+    seen = re.sub(r"\\(?=.)", "", for_markdown(f"see {address} now"))  # what is left when markdown has taken its backslashes away
+    assert not re.search(r"https?://|www\.|@\w", seen, re.IGNORECASE)
+    assert seen.replace(JOINER, "") == f"see {address} now"
 
 
 def test_html_is_text():

@@ -3,6 +3,7 @@ import io
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 
 from ingest.run import ProblemKind, ReadProblem
 from monitor.pages import _tables
@@ -19,24 +20,33 @@ def strips(rows, ratio="lag"):
 
 
 def test_a_row_per_stay_with_its_lowest_value():
-    table = _tables.crossing_table(strips(frame(ess__lag__token=[0.4, 1, 0.123456, float("nan"), 0.2, 1, 0.3])))
+    table = _tables.crossing_table(strips(frame(ess__lag__token=[0.4, 1, 0.123456, float("nan"), 0.2, 1, 0.3])), View())
     assert table.to_numpy().tolist() == [
         ["=mine", "lag", "token", "0 (first row)", "0", "0.4", "0", "1"],
         ["=mine", "lag", "token", "2", "4 (1 without a value)", "0.123", "2", "5"],
         ["=mine", "lag", "token", "6", "6", "0.3", "6", "still under at the end"],
     ]
-    assert list(_tables.crossing_table(strips(frame(reward__mean=[1.0]))).columns) == list(_tables.CROSSING_COLUMNS)
+    assert list(_tables.crossing_table(strips(frame(reward__mean=[1.0])), View()).columns) == list(_tables.CROSSING_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"), [(None, None, ["1", "5"]), (2, 4, ["1"]), (3, 4, []), (None, 4, ["1"]), (3, None, ["5"]), (5, 5, ["5"])]
+)
+def test_only_stays_that_touch_the_part_drawn_are_listed(first, last, expected):
+    view = View(first_step=first, last_step=last)
+    table = _tables.crossing_table(strips(frame(ess__lag__token=[1, 0.4, 0.4, 1, 1, 0.4, 1])), view)
+    assert table["from step"].tolist() == expected
 
 
 def test_a_total_that_stands_in_for_a_lag_is_labelled():
     rows = frame(ess__total__sequence=[1, 0.1])
-    assert _tables.crossing_table(strips(rows))["ratio"].tolist() == ["total (lag not separable)"]
-    assert _tables.crossing_table(strips(rows, "total"))["ratio"].tolist() == ["total"]
+    assert _tables.crossing_table(strips(rows), View())["ratio"].tolist() == ["total (lag not separable)"]
+    assert _tables.crossing_table(strips(rows, "total"), View())["ratio"].tolist() == ["total"]
 
 
 def test_the_crossing_of_a_group_is_that_of_its_lowest_run():
     low = {"ess__lag__token.group_low": [0.9, 0.3, 0.9], "ess__lag__token.group_high": [1, 1, 1]}
-    table = _tables.crossing_table(strips(frame(ess__lag__token=[1, 0.6, 1], **low)))
+    table = _tables.crossing_table(strips(frame(ess__lag__token=[1, 0.6, 1], **low)), View())
     assert table[["level", "from step", "lowest value"]].to_numpy().tolist() == [["token, lowest run of the group", "1", "0.3"]]
 
 
@@ -51,6 +61,18 @@ def test_runs_that_share_a_problem_are_named_together_and_no_row_is_lost():
         ["a", "unmapped", "steps.jsonl key a", "two", 3],
     ]
     assert _tables.problem_table([], runs=2).empty
+
+
+def test_notes_that_differ_only_in_their_file_are_one_row_and_the_lost_come_first():
+    found = [(f"run{n}", problem("one", path=f"x/run{n}.jsonl", rows=1)) for n in range(100)]
+    lost = ReadProblem(path="x/run0.jsonl", place="line 3", what="no number", rows=1, kind=ProblemKind.LOST)
+    table = _tables.problem_table([*found, ("run0", lost)], runs=100)
+    assert table.to_numpy().tolist() == [
+        ["run0", "lost", "run0.jsonl line 3", "no number", 1],
+        ["all 100 runs", "unmapped", "key a", "one", 100],
+    ]
+    assert _tables.problem_table(found[:5], runs=100)["run"].tolist() == ["5 runs"]
+    assert len(_tables.problem_rows([*found, ("run0", lost)])) == 101
 
 
 def test_the_data_are_the_rows_that_are_drawn():

@@ -1,6 +1,10 @@
 """Compacting a run: one file, a row group per step, the same numbers; parts go last."""
 
+import sys
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -9,7 +13,7 @@ from ingest.tokens import open_piece, token_log
 from monitor.engines import local
 from monitor.metrics import stored
 from monitor.metrics.bounds import ClipBounds
-from monitor.record import Recorder, compact, files
+from monitor.record import Recorder, compact, files, set_aside
 
 BOUNDS = ClipBounds(eps_low=0.1)
 
@@ -84,13 +88,81 @@ def test_parts_whose_columns_differ_are_left_alone(tmp_path):
     assert (tmp_path / "tokens").is_dir()
 
 
-def test_a_run_without_parts_or_with_both_is_refused(tmp_path):
+def test_a_run_without_parts_is_refused(tmp_path):
     with pytest.raises(ReadError, match="expected parts under"):
         compact(tmp_path)
-    record(tmp_path, 1)
-    (tmp_path / "tokens.parquet").write_bytes(b"")
-    with pytest.raises(ReadError, match=r"either parts or tokens\.parquet"):
+
+
+def steps_in(path):
+    file = pq.ParquetFile(path)
+    return [file.read_row_group(index)["step"][0].as_py() for index in range(file.num_row_groups)]
+
+
+def test_parts_recorded_later_join_the_compacted_file(tmp_path):
+    for step in (1, 5, 3):
+        record(tmp_path, step)
+    compact(tmp_path)
+    before = pq.read_table(tmp_path / "tokens.parquet")
+    for step in (6, 4):
+        record(tmp_path, step)
+    whole = compact(tmp_path)
+    assert steps_in(whole) == [1, 3, 4, 5, 6]
+    after = pq.read_table(whole)
+    assert after.filter(pc.is_in(after["step"], value_set=pa.array([1, 3, 5]))).equals(before)
+    assert list(stored.read(whole, BOUNDS)) == [1, 3, 4, 5, 6]
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_a_call_that_was_cut_short_is_finished_by_the_next(tmp_path, monkeypatch):
+    record(tmp_path, 1, entropy=np.full(6, np.nan))
+    record(tmp_path, 1, rank=1, entropy=np.full(6, np.nan))
+    with monkeypatch.context() as cut:
+        cut.setattr(sys.modules[compact.__module__], "_remove", lambda *_: None)
         compact(tmp_path)
+    assert (tmp_path / "tokens").exists()
+    record(tmp_path, 2, entropy=np.full(6, np.nan))
+    assert steps_in(compact(tmp_path)) == [1, 2]
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_other_tokens_of_a_compacted_step_are_refused_and_both_stay(tmp_path):
+    record(tmp_path, 1)
+    whole = compact(tmp_path)
+    before = whole.read_bytes()
+    part = record(tmp_path / "other", 1, seed=9)
+    (tmp_path / "tokens").mkdir()
+    part.parent.rename(tmp_path / "tokens" / "step=000001")
+    with pytest.raises(ReadError, match="step 1 in both, with other tokens"):
+        compact(tmp_path)
+    assert whole.read_bytes() == before
+    assert (tmp_path / "tokens" / "step=000001" / "rank=000.parquet").is_file()
+
+
+def test_a_file_that_compact_did_not_write_is_left_alone(tmp_path):
+    two = pa.concat_tables([pq.ParquetFile(record(tmp_path / "b", step)).read() for step in (1, 2)])
+    pq.write_table(two, tmp_path / "tokens.parquet")
+    (tmp_path / "b" / "tokens").rename(tmp_path / "tokens")
+    with pytest.raises(ReadError, match="expected a row group per step, found row groups of several steps"):
+        compact(tmp_path)
+
+
+def test_compacted_steps_are_set_aside_whole_and_taken_out(tmp_path):
+    for step in (1, 2, 3):
+        record(tmp_path, step)
+    whole = compact(tmp_path)
+    before = whole.read_bytes()
+    Recorder(tmp_path, rank=1, resume_from=3)
+    assert whole.read_bytes() == before  # another rank's business
+    record(tmp_path, 4)
+    assert set_aside(tmp_path, 3) == tmp_path / "tokens" / "superseded" / "001"
+    aside = tmp_path / "tokens" / "superseded" / "001"
+    assert sorted(path.name for path in aside.iterdir()) == ["step=000004", "tokens.parquet"]
+    assert (aside / "tokens.parquet").read_bytes() == before
+    assert steps_in(whole) == [1, 2]
+    assert list(stored.read(whole, BOUNDS)) == [1, 2]
+    assert set_aside(tmp_path, 3) is None
+    assert set_aside(tmp_path, 0) == tmp_path / "tokens" / "superseded" / "002"
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
 
 
 def test_files_that_are_not_ours_stay(tmp_path):

@@ -6,10 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.errors import RatiometerError, ShapeError
+from ingest.load import load
 from ingest.schema import TOKENS
 from monitor.metrics import kernel, stored
 from monitor.metrics.bounds import ClipBounds
-from monitor.record import Recorder, files
+from monitor.metrics.frame import metric_frame
+from monitor.record import Recorder, compact, files
 
 BASE = {"sample_id": [1, 1, 0], "position": [0, 1, 0], "rollout_logprob": [-1.0, -2.0, -3.0]}
 
@@ -57,7 +59,8 @@ def test_floats_are_split_by_byte_integers_have_dictionaries_and_a_page_holds_th
     columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
     assert "BYTE_STREAM_SPLIT" in columns["rollout_logprob"].encodings
     assert not columns["rollout_logprob"].has_dictionary_page
-    assert columns["position"].has_dictionary_page
+    assert columns["sample_id"].has_dictionary_page
+    assert "DELTA_BINARY_PACKED" in columns["position"].encodings
     assert {column.compression for column in columns.values()} == {"ZSTD"}
     assert files.ROWS_PER_PAGE == 10**7
 
@@ -100,6 +103,10 @@ def test_ranks_have_parts_of_their_own(tmp_path):
         ({"reward": ["a", "b", "c"]}, "reward: expected numbers, found <U1"),
         ({"entropy": [True, False, True]}, "entropy: expected floats, found a mask"),
         ({"reward": [[1.0], [1.0, 2.0], [3.0]]}, "reward cannot be read as an array"),
+        ({"reward": [1.0, 2.0]}, r"reward: not one row per token.*Repeat the value of a response on each of its tokens"),
+        ({"position": [0, -1, 0]}, "position: expected places from 0, found a negative one"),
+        ({"sample_id": None, "position": None}, r"sample_id, position: missing\. Shapes: rollout_logprob \(3,\)"),
+        ({"advantage": [1.0, -1e300, 2.0]}, "advantage: expected numbers that fit float32"),
         ({"sample_id": [], "position": [], "rollout_logprob": []}, "no tokens at all"),
     ],
 )
@@ -152,3 +159,110 @@ def test_a_given_schema_is_kept(tmp_path):
     schema = pa.schema([TOKENS.field("step")])
     files.write_tokens(tmp_path / "a.parquet", schema, [pa.table({"step": pa.array([1], pa.int64())}, schema=schema)])
     assert pq.read_schema(tmp_path / "a.parquet").field("step").metadata == TOKENS.field("step").metadata
+
+
+class Bf16:
+    """What a bf16 tensor says to numpy."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+def test_a_bf16_tensor_is_refused_with_what_to_call(recorder):
+    with pytest.raises(ShapeError, match=r"rollout_logprob cannot be read as an array: .*BFloat16.*\.detach\(\)\.float\(\)\.cpu\(\)"):
+        recorder.record(0, **BASE | {"rollout_logprob": Bf16()})
+
+
+def test_infinite_values_are_no_overflow(recorder):
+    assert recorder.record(0, **BASE, advantage=np.array([np.inf, np.nan, 1.0])).is_file()
+
+
+def test_home_is_expanded_and_a_rank_may_be_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Recorder("~/run", rank="3").record(0, **BASE) == tmp_path / "run" / "tokens" / "step=000000" / "rank=003.parquet"
+
+
+@pytest.mark.parametrize(("rank", "error"), [(-1, ValueError), ("-1", TypeError), (True, TypeError), ("one", TypeError), (1.0, TypeError)])
+def test_a_rank_that_is_none_is_refused(tmp_path, rank, error):
+    with pytest.raises(error):
+        Recorder(tmp_path, rank=rank)
+
+
+@pytest.mark.parametrize(("step", "error"), [(-1, ValueError), (True, TypeError), (np.True_, TypeError)])
+def test_a_step_that_is_none_is_refused(recorder, step, error):
+    with pytest.raises(error):
+        recorder.record(step, **BASE)
+
+
+def test_versions_may_be_one_number_each(recorder):
+    table = pq.ParquetFile(recorder.record(0, **BASE, rollout_version=4)).read()
+    assert table["rollout_version"].to_pylist() == [4, 4, 4]
+
+
+def test_a_flipped_bit_is_noticed(recorder):
+    part = recorder.record(0, **BASE)
+    chunk = pq.read_metadata(part).row_group(0).column(3)
+    content = bytearray(part.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 5] ^= 1
+    part.write_bytes(bytes(content))
+    with pytest.raises(OSError, match="CRC"):
+        pq.ParquetFile(part, page_checksum_verification=True).read()
+
+
+def outside(folder):
+    (run,) = load(folder)
+    return {row["step"]: row["value"] for row in metric_frame(run).to_pylist() if row["metric"] == "clip_rate.total.outside"}
+
+
+def test_bounds_given_to_the_recorder_are_those_of_the_numbers(tmp_path):
+    logprobs = BASE | {"rollout_logprob": [-1.0] * 3, "current_logprob": [-1.1, -1.0, -1.0]}
+    Recorder(tmp_path, bounds=ClipBounds(eps_low=0.05)).record(0, **logprobs)
+    assert outside(tmp_path) == {0: pytest.approx(1 / 3)}
+    compact(tmp_path)
+    assert outside(tmp_path) == {0: pytest.approx(1 / 3)}
+    (tmp_path / "run.toml").write_text("[objective]\neps_low = 0.2\n", encoding="utf-8")
+    assert outside(tmp_path) == {0: 0.0}
+
+
+def test_bounds_that_change_are_said(tmp_path):
+    for step, low in enumerate((0.05, 0.1)):
+        Recorder(tmp_path, bounds=ClipBounds(eps_low=low)).record(step, **BASE)
+    (run,) = load(tmp_path)
+    assert run.config["objective.eps_low"] == 0.05
+    assert ["other clip bounds" in problem.what for problem in run.problems] == [True]
+
+
+def test_without_bounds_none_are_written(recorder, tmp_path):
+    recorder.record(0, **BASE)
+    assert load(tmp_path)[0].config == {}
+
+
+def test_a_resumed_trainer_records_its_steps_again_and_nothing_is_deleted(tmp_path, caplog):
+    first = [Recorder(tmp_path, rank=rank) for rank in (0, 1)]
+    kept = {step: min(one.record(step, **BASE) for one in first).read_bytes() for step in (1, 2, 3)}
+    with caplog.at_level("WARNING"):
+        again = Recorder(tmp_path, resume_from=2)
+    assert "steps from 2 on are recorded again; 2 parts of them are set aside" in caplog.text
+    aside = tmp_path / "tokens" / "superseded" / "001"
+    assert (aside / "step=000003" / "rank=000.parquet").read_bytes() == kept[3]
+    assert (aside / "step=000003" / "rank=000.sums.parquet").is_file()
+    assert (tmp_path / "tokens" / "step=000002" / "rank=001.parquet").is_file()
+    again.record(2, **BASE)
+    with pytest.raises(RatiometerError, match="step 1 of rank 0 is recorded already"):
+        again.record(1, **BASE)
+    pieces = load(tmp_path)[0].tokens.pieces
+    assert [piece.path.parent.name for piece in pieces] == ["step=000001"] * 2 + ["step=000002"] * 2 + ["step=000003"]
+
+
+def test_resuming_where_nothing_was_recorded_makes_nothing(tmp_path):
+    Recorder(tmp_path / "run", resume_from=5)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_step_of_the_compacted_file_is_refused(recorder, tmp_path):
+    for step in (1, 2):
+        recorder.record(step, **BASE)
+    compact(tmp_path)
+    with pytest.raises(RatiometerError, match=r"tokens\.parquet: step 2 of rank 0 is recorded already.*resume_from=2"):
+        recorder.record(2, **BASE)
+    assert recorder.record(3, **BASE).is_file()
