@@ -11,7 +11,7 @@ from pathlib import Path
 from ingest.errors import RatiometerError
 from ingest.run import Role, Run
 from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of, reading_arguments
-from monitor.compare.headline import COMPARED, Comparison, Headline, headline
+from monitor.compare.headline import Comparison, Headline, headline, words
 from monitor.compare.parity import PARITY
 
 
@@ -110,8 +110,8 @@ def _table(found: Comparison) -> list[str]:
     for each in found.parities:
         when = left.get(each.metric)
         moment = f"step {when.step}, certain at {when.alarm_step}, {when.direction}" if when else "none"
-        lines.append(f"  {COMPARED[each.metric]:20} {each.value:14.2f}  {moment}")
-    return [*lines, *(f"  {COMPARED[metric]}: not compared, {reason}" for metric, reason in found.not_compared.items())]
+        lines.append(f"  {words(each.metric):20} {each.value:14.2f}  {moment}")
+    return [*lines, *(f"  {words(metric)}: not compared, {reason}" for metric, reason in found.not_compared.items())]
 
 
 COMMAND = Command(

@@ -30,6 +30,8 @@ SHOWN = (
     "nonfinite.trainer",
 )
 
+ENOUGH = 8  # of these; a framework's log may have other ratios and estimators
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="a log, a run folder, or a folder of runs")
@@ -66,9 +68,16 @@ def _text(read: tuple[Framed, ...]) -> str:
     lines: list[str] = []
     for run, frame in read:
         lines.append(f"{run.name} ({run.path}; {run.dialect or 'tokens only'})")
-        lines += [_line(metric, frame) for metric in SHOWN if series(frame, metric).steps.size]
+        lines += [_line(metric, frame) for metric in _shown(frame)]
         lines += [f"  ! {each.text}" for each in check(frame)]
     return "\n".join([*lines, *problem_lines(run for run, _ in read)])
+
+
+def _shown(frame: pa.Table) -> list[str]:
+    """The metrics of SHOWN that the run has; for a log that has few of them, what it has instead."""
+    present = set(frame["metric"].unique().to_pylist())
+    shown = [metric for metric in SHOWN if metric in present]
+    return shown if len(shown) >= ENOUGH else [*shown, *sorted(present - {*shown})[: len(SHOWN) - len(shown)]]
 
 
 def _line(metric: str, frame: pa.Table) -> str:

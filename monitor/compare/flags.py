@@ -57,7 +57,7 @@ class Flagged:
     """What a rule found in one run; no crossings means that no step is beyond the threshold."""
 
     rule: Rule
-    metric: str  # the metric that was read: the rule's own, or the total standing in for a lag that cannot be separated
+    metric: str  # the metric that was read: the rule's own, or what stands in for a lag that cannot be separated
     label: str  # says so in words
     bound: str  # "value"; of an export of grouped runs "group_low" or "group_high", whichever side the rule looks at
     origin: str  # tokens, logged or estimated
@@ -107,9 +107,16 @@ def _bounded(frame: pa.Table, found: Series, rule: Rule) -> tuple[Series, str]:
 
 
 def _candidates(metric: str) -> tuple[tuple[str, str], ...]:
-    stand_in = metric.replace(".lag.", ".total.")
+    """The metric, then what stands in for a lag that the log does not separate: the total, else the discrepancy of a framework's log."""
     own = (metric, metric)
-    return (own,) if stand_in == metric else (own, (stand_in, f"{stand_in} (total: the lag cannot be separated in this log)"))
+    if ".lag." not in metric:
+        return (own,)
+    total, discrepancy = (metric.replace(".lag.", f".{ratio}.") for ratio in ("total", "discrepancy"))
+    return (
+        own,
+        (total, f"{total} (total: the lag cannot be separated in this log)"),
+        (discrepancy, f"{discrepancy} (discrepancy: this log has neither the lag's nor the total's)"),
+    )
 
 
 def _flagged(found: Series, rule: Rule, metric: str, label: str, bound: str) -> Flagged:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from monitor.compare.divergence import Divergence, deviation, first_divergence
 from monitor.compare.flags import DEFAULT_RULES, Flagged, Rule, flags
-from monitor.compare.pairs import NotFinite, not_finite, pair
+from monitor.compare.pairs import NotFinite, Pair, not_finite, pair
 from monitor.compare.parity import PARITY, Parity, overall, parity
 from monitor.compare.reference import reference
 
@@ -28,6 +28,17 @@ COMPARED = {
     "ess.lag.sequence": "ESS(lag, sequence)",
     "ess.total.token": "ESS(total, token)",  # the only ESS that a step log has
 }
+# What is compared in the place of a metric that not all logs have: frameworks log another ratio, or another estimator.
+INSTEAD = {
+    "clip_rate.total.outside": tuple(
+        f"clip_rate.{ratio}.{rule}" for ratio in ("total", "lag", "update") for rule in ("outside", "effective")
+    ),
+    "kl.total.k3": tuple(f"kl.{ratio}.{k}" for ratio in ("total", "discrepancy", "update") for k in ("k3", "k2", "k1")),
+    "ratio.total.mean": ("ratio.discrepancy.mean",),
+    "version_lag.mean": ("version_lag.max",),
+    "ess.total.token": ("ess.discrepancy.token",),
+}
+_WORDS = {other: f"{COMPARED[metric]} ({other})" for metric, others in INSTEAD.items() for other in others} | COMPARED
 _TERMS = ("log_ratio.discrepancy.abs_mean", "log_ratio.lag.abs_mean")
 _FEW = 3  # as many metrics as one sentence bears
 _FIRST_STEPS = 5  # over which the cause of a divergence is read: the memory of the smoothing
@@ -95,15 +106,15 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
     not_compared: dict[str, str] = {}
     basis = ""
     for metric in COMPARED:
-        both = pair(candidate, references, metric)
+        both = _pair(candidate, references, metric)
         if isinstance(both, str):
             not_compared[metric] = both
             continue
         against = reference(both.seeds, both.own.steps)
         basis = against.basis
-        left = first_divergence(metric, deviation(both.own, against))
+        left = first_divergence(both.own.metric, deviation(both.own, against))
         divergences += [left] if left else []
-        parities.append(parity(metric, both.own, both.seeds))
+        parities.append(parity(both.own.metric, both.own, both.seeds))
     ordered = tuple(sorted(divergences, key=lambda each: each.step))
     return Comparison(
         candidate=name,
@@ -116,6 +127,18 @@ def compare(candidate: pa.Table, references: dict[str, pa.Table], *, name: str) 
         excess=_excess(candidate, references, ordered, None),
         noise_basis=basis,
     )
+
+
+def _pair(candidate: pa.Table, references: dict[str, pa.Table], metric: str) -> Pair | str:
+    """The metric of all logs, else the first of those that may stand in its place that all of them have; or why there is none."""
+    own = pair(candidate, references, metric)
+    others = (pair(candidate, references, other) for other in INSTEAD.get(metric, ()))
+    return own if isinstance(own, Pair) else next((found for found in others if isinstance(found, Pair)), own)
+
+
+def words(metric: str) -> str:
+    """How a sentence or a table names a compared metric."""
+    return _WORDS[metric]
 
 
 def _excess(candidate: pa.Table, references: dict[str, pa.Table], left: tuple[Divergence, ...], rows: int | None) -> dict[str, float]:
@@ -149,7 +172,7 @@ def _left(found: Comparison) -> str:
 def _first(divergences: Sequence[Divergence]) -> str:
     first = divergences[0].step
     together = [each for each in divergences if each.step == first]
-    names = [COMPARED[each.metric] for each in together]
+    names = [words(each.metric) for each in together]
     listed = ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
     return f"{f'from its first step ({first})' if together[0].at_once else f'at step {first}'} in {listed}"
 
@@ -159,7 +182,7 @@ def _stays(found: Comparison) -> str:
     count, worst = len(found.parities), max(found.parities, key=lambda each: each.value)
     metrics = f"any of {count} metrics" if count > 1 else "the one metric compared"
     yardstick = "the distance between two reference seeds" if len(found.references) > 1 else "the one reference's own noise, estimated"
-    times = f"{worst.value:.1f} times {yardstick} ({COMPARED[worst.metric]})"
+    times = f"{worst.value:.1f} times {yardstick} ({words(worst.metric)})"
     if worst.value > PARITY:
         return f"does not leave the reference for long in {metrics}, but lies {times} away from it; at most {PARITY:g} is parity"
     return f"stays within the reference's noise in {f'all {count} metrics' if count > 1 else 'the one metric'} compared; at most {times}"
@@ -199,4 +222,4 @@ def _spell(found: Flagged) -> str:
     return f"ESS({ratio}, {level}) under {found.rule.threshold:g} {when}{again}"
 
 
-__all__ = ["COMPARED", "Comparison", "Headline", "compare", "headline"]
+__all__ = ["COMPARED", "Comparison", "Headline", "compare", "headline", "words"]

@@ -17,6 +17,7 @@ from monitor.pages._badges import badges
 from monitor.pages._colours import Theme
 from monitor.pages._curves import Strip, View
 from monitor.pages._escape import for_plotly
+from monitor.pages._panels import ratio_of
 from monitor.pages._traces import REFERENCE_GROUP, of_candidate, of_references
 
 STRIP, GAP = 92, 34  # px: drawing area of a strip, and the room for its title
@@ -55,8 +56,8 @@ def stack(strips: Sequence[Strip], view: View, theme: Theme, definitions: Defini
 def _traces(strips: Sequence[Strip], view: View, theme: Theme) -> Iterator[Layout]:
     """Bands first, so that lines lie on them; each run is named once in the legend."""
     named: set[str] = set()
-    totals = {
-        REFERENCE_GROUP if curve in strip.references else curve.who.id
+    stand_ins = {
+        REFERENCE_GROUP if curve in strip.references else curve.who.id: ratio_of(curve.metric)
         for strip in strips
         for curve in strip.curves
         if curve.stands_in(strip.panel)
@@ -71,8 +72,8 @@ def _traces(strips: Sequence[Strip], view: View, theme: Theme) -> Iterator[Layou
             group = trace["legendgroup"]
             shown = trace.pop("named", False) and group not in named
             named |= {group} if shown else set()
-            if shown and group in totals:
-                trace["name"] += " (ESS of the total)"
+            if shown and group in stand_ins:
+                trace["name"] += f" (ESS of the {stand_ins[group]})"
             yield {"type": "scatter", "xaxis": "x", "yaxis": axis, **trace, "showlegend": shown}
 
 

@@ -84,7 +84,7 @@ class Curve:
         return int((~np.isfinite(self.raw)).sum())
 
     def stands_in(self, panel: Panel) -> bool:
-        """Whether an ESS strip shows this run's total, because the ratio asked for cannot be separated."""
+        """Whether an ESS strip shows another ratio of this run, because the one asked for cannot be separated."""
         return panel.ess and self.metric != panel.metrics[0]
 
     def within(self, view: View) -> Curve:

@@ -18,7 +18,7 @@ class Panel:
     level: float | None = None  # value where nothing is wrong, drawn as a line
 
 
-RATIOS = ("lag", "total", "discrepancy")
+RATIOS = ("lag", "total", "discrepancy")  # whose ESS may be chosen
 
 
 def panels(ratio: str = "lag") -> tuple[Panel, ...]:
@@ -41,16 +41,16 @@ def panels(ratio: str = "lag") -> tuple[Panel, ...]:
 
 def ratio_of(metric: str) -> str:
     """The log ratio that a metric id is about; empty where it is about none."""
-    return next((part for part in metric.split(".") if part in RATIOS), "")
+    return next((part for part in metric.split(".") if part in (*RATIOS, "update")), "")
 
 
 def _of_any(quantity: str, *kinds: str) -> tuple[str, ...]:
-    return tuple(f"{quantity}.{ratio}.{kind}" for ratio in ("total", "lag", "discrepancy") for kind in kinds)
+    return tuple(f"{quantity}.{ratio}.{kind}" for ratio in ("total", "discrepancy", "lag", "update") for kind in kinds)
 
 
 def _ess(ratio: str, level: str) -> Panel:
-    """ESS of the chosen ratio; a run whose lag cannot be separated shows its total, and is labelled so."""
-    shown = (ratio, "total") if ratio != "total" else ("total",)
+    """ESS of the chosen ratio; what `flags` takes for a lag that cannot be separated is drawn in its place, and labelled so."""
+    shown = (ratio, "total", "discrepancy") if ratio == "lag" else (ratio,) if ratio == "total" else (ratio, "total")
     return Panel(
         title=f"ESS ({level})",
         unit=f"{ratio} ratio, share of {level}s that count",

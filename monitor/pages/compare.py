@@ -22,6 +22,7 @@ from monitor.pages._grid import grid
 from monitor.pages._library import Failure, Framed, Library
 from monitor.pages._marks import chip
 from monitor.pages._page import Desk, Page
+from monitor.pages._panels import ratio_of
 from monitor.pages._results import Shown, headline, overlay
 from monitor.pages._theme import follow, theme
 from monitor.pages._thin import COLUMNS
@@ -152,17 +153,31 @@ def _uncounted(shown: Sequence[Shown], choice: Choice) -> list[str]:
 
 def _absences(strips: Sequence[Strip], choice: Choice, uncounted: Sequence[str]) -> list[str]:
     """What is not on screen, and why."""
-    stand_ins = {curve.who.label for one in strips for curve in one.curves if curve.stands_in(one.panel)}
+    stand_ins: dict[str, set[str]] = {}
+    for curve in (curve for one in strips for curve in one.curves if curve.stands_in(one.panel)):
+        stand_ins.setdefault(ratio_of(curve.metric), set()).add(curve.who.label)
     empty = [one.panel.title for one in strips if not one.curves]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for label in dict.fromkeys(label for one in strips for label in one.missing if label not in uncounted):
         lacking.setdefault(tuple(one.panel.title for one in strips if one.curves and label in one.missing), []).append(label)
-    said = [f"ESS of the total, because the {choice.ratio} cannot be separated: {', '.join(sorted(stand_ins))}."] if stand_ins else []
+    why = f"because the {choice.ratio} cannot be separated"
+    said = [f"ESS of the {ratio}, {why}: {', '.join(sorted(labels))}." for ratio, labels in stand_ins.items()]
+    said += _other_ratios(strips)
     if uncounted:
         said.append(f"Not drawn, because their logs do not count {choice.view.x_axis.value}: {', '.join(uncounted)}.")
     if empty:
         said.append(f"Not recorded by any run that is drawn: {', '.join(empty)}.")
     return said + [f"Not recorded by {', '.join(labels)}: {', '.join(titles)}." for titles, labels in lacking.items() if titles]
+
+
+def _other_ratios(strips: Sequence[Strip]) -> list[str]:
+    """Which runs are drawn with another ratio, or another estimator, than a strip's own, as a framework's log may have no other."""
+    others: dict[tuple[str, str], list[str]] = {}
+    for one in (one for one in strips if not one.panel.ess):
+        for curve in one.curves:
+            if curve.metric != one.panel.metrics[0]:
+                others.setdefault((one.panel.title, curve.metric), []).append(curve.who.label)
+    return [f"{title} of {', '.join(dict.fromkeys(labels))}: {metric}." for (title, metric), labels in others.items()]
 
 
 def _crossings(drawn: Sequence[Strip], choice: Choice) -> None:

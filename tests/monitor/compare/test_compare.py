@@ -1,9 +1,12 @@
 """A candidate beside its reference: closed forms, signs, and the rate of false alarms on seeds of one configuration."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from ingest.schema import METRIC_FRAME
 from monitor.compare.divergence import ALLOWED, DRIFT, LIMIT, WORST, Deviation, deviation, first_divergence
+from monitor.compare.headline import compare, words
 from monitor.compare.parity import overall, parity
 from monitor.compare.reference import on_steps, reference
 from monitor.metrics.series import Series
@@ -134,3 +137,17 @@ def test_parity_that_cannot_be_told_is_nan_and_so_is_the_whole():
     assert np.isnan(empty.value)
     assert np.isnan(overall([empty]))
     assert np.isnan(overall([]))
+
+
+def _log(seed, level=0.01, metric="kl.discrepancy.k3"):
+    values = np.abs(level + 0.001 * _noise(seed, 40))
+    rows = {"step": range(40), "metric": [metric] * 40, "value": values, "n": [None] * 40, "standard_error": [None] * 40}
+    return pa.table(rows | {name: [word] * 40 for name, word in (("origin", "logged"), ("source_key", "k"), ("caveat", ""))}, METRIC_FRAME)
+
+
+def test_where_a_framework_logs_another_ratio_that_one_is_compared_and_named():
+    found = compare(_log(9, level=0.1), {str(seed): _log(seed) for seed in range(3)}, name="x")
+    assert [each.metric for each in found.parities] == ["kl.discrepancy.k3"]
+    (left,) = found.divergences
+    assert words(left.metric) == "KL (kl.discrepancy.k3)"
+    assert "kl.total.k3" not in found.not_compared

@@ -83,3 +83,10 @@ def test_where_the_envelope_has_a_gap_the_mean_is_looked_at():
     frame = pa.concat_tables([GROUP[0], _frame("ess.total.token.group_low", [float("nan"), float("nan"), 0.3], "logged")])
     assert [stay.from_step for stay in flags(frame, Rule.parse("ess.total.token < 0.7")).crossings] == [1]
     assert flags(GROUP[0], Rule.parse("ess.total.token < 0.7")).bound == "value"
+
+
+def test_a_frameworks_log_with_the_discrepancy_alone_is_read_by_that_name():
+    found = flags(_frame("ess.discrepancy.token", [0.9, 0.4], origin="logged"), Rule.parse("ess.lag.token < 0.5"))
+    assert found.metric == "ess.discrepancy.token"
+    assert "neither the lag's nor the total's" in found.label
+    assert len(found.crossings) == 1
