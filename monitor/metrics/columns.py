@@ -27,6 +27,7 @@ READ = frozenset(
     },
 )
 """Canonical columns that a pass over the tokens uses; the others need not be decoded."""
+_ROWS_PER_STRETCH = 2  # with fewer on average, sorting stretches costs about what sorting the rows does, and may not settle it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,17 +62,27 @@ class Columns:
     def repeated(self) -> int:
         """Masked-in rows whose sample_id and position an earlier masked-in row has; 0 where positions were not recorded.
 
-        Rows that come sequence by sequence with rising positions, as a recorder leaves them, are seen to be distinct in one look;
-        all others are sorted.
+        Rows are sorted only where the stretches of rising positions that they come in do not show by themselves that all are distinct.
         """
-        if not len(self.position):
-            return 0
-        rising = self.position[1:] > self.position[:-1]
-        rising[self.starts[1:] - 1] = True
-        if rising.all() and _distinct(self.sample_id[self.starts]):
+        if not len(self.position) or self._stretches_are_apart():
             return 0
         counted = self.mask.astype(bool)
         return repeats(self.sample_id[counted], self.position[counted])
+
+    def _stretches_are_apart(self) -> bool:
+        """Whether the rows are seen to be distinct: no two stretches of one sequence reach into each other.
+
+        A stretch is rows of one sequence that follow each other with rising positions: as a recorder leaves them, a whole sequence.
+        """
+        rising = self.position[1:] > self.position[:-1]
+        rising[self.starts[1:] - 1] = False
+        firsts = np.append(0, np.flatnonzero(~rising) + 1)
+        if len(firsts) * _ROWS_PER_STRETCH > len(self.position):
+            return False
+        lasts = np.append(firsts[1:], len(self.position)) - 1
+        order = np.lexsort((self.position[firsts], self.sample_id[firsts]))
+        ids, lowest, highest = self.sample_id[firsts[order]], self.position[firsts[order]], self.position[lasts[order]]
+        return not np.any((ids[1:] == ids[:-1]) & (lowest[1:] <= highest[:-1]))
 
 
 def repeats(sample_id: NDArray[np.int64], position: NDArray[np.int32]) -> int:
@@ -136,10 +147,6 @@ def _without_nulls(name: str, array: pa.Array) -> pa.Array:
         found=f"{array.null_count} of {len(array)} missing",
         remedy=f"Leave the column out, or write {name} for every token.",
     )
-
-
-def _distinct(keys: NDArray[np.int64]) -> bool:
-    return bool(np.all(keys[1:] > keys[:-1])) or len(np.unique(keys)) == len(keys)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

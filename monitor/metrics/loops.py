@@ -49,10 +49,9 @@ def pick(low, high, mask, rollout, generator, current, x, kept, counts):
             counts[BAD_ENGINE] += 1
         if not trainer:
             counts[BAD_TRAINER] += 1
-        if mu > POSITIVE and engine:
-            counts[POSITIVE_ENGINE] += 1
-        if (gen > POSITIVE and math.isfinite(gen)) or (now > POSITIVE and math.isfinite(now)):
-            counts[POSITIVE_TRAINER] += 1
+        if mu > POSITIVE or gen > POSITIVE or now > POSITIVE:  # one test for nearly every token
+            counts[POSITIVE_ENGINE] += int(mu > POSITIVE and engine)
+            counts[POSITIVE_TRAINER] += int((gen > POSITIVE and math.isfinite(gen)) or (now > POSITIVE and math.isfinite(now)))
         if engine and trainer:
             x[0, n] = now - mu
             x[1, n] = gen - mu

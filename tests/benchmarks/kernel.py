@@ -80,7 +80,7 @@ def page(tokens: pa.Table) -> str:
 
 def _pass_rows(tokens: pa.Table) -> list[str]:
     bounds, count = ClipBounds(), tokens.num_rows
-    core = tokens.drop_columns(["advantage", "reward", "rollout_version", "trainer_version", "entropy"])
+    core = tokens.drop_columns(["position", "advantage", "reward", "rollout_version", "trainer_version", "entropy"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokens.parquet"
         _write(path, tokens)

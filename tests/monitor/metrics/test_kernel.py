@@ -258,6 +258,8 @@ def test_positive_log_probabilities_are_counted_beyond_rounding_and_enter_the_su
         ({"sample_id": [0, 1, 0, 1], "position": [3, 3, 3, 3]}, 2),
         ({"sample_id": [0, 0, 0, 0], "position": [0, 0, 0, 1], "loss_mask": [True, False, True, True]}, 1),
         ({"sample_id": [0, 0, 0, 0], "position": [0, 0, 0, 1], "loss_mask": [False, False, True, True]}, 0),
+        ({"sample_id": [0, 0, 0, 0], "position": [2, 3, 0, 1]}, 0),  # a wrap
+        ({"sample_id": [0, 0, 0, 0], "position": [2, 3, 0, 2]}, 1),
         ({"sample_id": [0, 0, 0, 0]}, 0),
     ],
 )
@@ -265,6 +267,23 @@ def test_rows_that_repeat_a_position_are_counted(one, columns, wanted):
     found = one.partials(table(**columns), BOUNDS)[0]
     assert found.counts[Count.REPEATED_ROWS] == wanted
     assert found.counts[Count.MASKED_IN] == sum(columns.get("loss_mask", [True] * 4))
+
+
+@pytest.mark.parametrize("repeat", [0, 3])
+@pytest.mark.parametrize("rows_per_stretch", [1, 2, 5, 40])
+def test_stretches_of_rising_positions_settle_what_sorting_would(rows_per_stretch, repeat):
+    rng = np.random.default_rng(rows_per_stretch)
+    rows = np.array([(sample, position) for sample in (7, 3, 5) for position in range(40)]).reshape(-1, rows_per_stretch, 2)
+    rows = np.concatenate([*rng.permutation(rows), rows[0, :1].repeat(repeat, axis=0)])
+    tokens = table(sample_id=rows[:, 0], position=rows[:, 1])
+    found = [one.partials(tokens, BOUNDS)[0].counts[Count.REPEATED_ROWS] for one in (kernel, kernel_numpy)]
+    assert found == [repeat, repeat]
+
+
+def test_a_sequence_whose_positions_wrap_is_not_sorted(monkeypatch):
+    monkeypatch.delattr("monitor.metrics.columns.repeats")
+    tokens = table(sample_id=np.repeat([4, 2], 50), position=np.tile(np.arange(20, 70) % 60, 2))
+    assert kernel.partials(tokens, BOUNDS)[0].counts[Count.REPEATED_ROWS] == 0
 
 
 def test_a_repeat_at_the_border_of_two_steps_is_none():
