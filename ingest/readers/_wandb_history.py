@@ -13,6 +13,7 @@ from math import nan
 import numpy as np
 
 from ingest.readers._numbers import number_of, whole
+from ingest.readers._wandb_histogram import gathered
 from ingest.readers._wandb_items import KEY, NESTED_KEY, item, key_of
 from ingest.readers._wandb_values import BOOKKEEPING, SECONDS, STEP, Values, json_value
 from ingest.readers._wandb_wire import fields
@@ -134,5 +135,5 @@ class History:
             self.numbers.extend(row.numbers)
             self.steps.extend([step] * count)
             self.walls.extend([wall] * count)
-        for name, value in row.others:
+        for name, value in gathered(row.others):
             self.values.take(name, value, step, wall, place)

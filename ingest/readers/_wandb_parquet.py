@@ -15,6 +15,7 @@ from ingest._bounds import MAX_ROW_GROUP_BYTES, check_columns
 from ingest.errors import ReadError, TooLargeError
 from ingest.readers._files import files_under
 from ingest.readers._numbers import number
+from ingest.readers._wandb_histogram import MOMENTS, moments
 from ingest.readers._wandb_values import BOOKKEEPING, KIND, SECONDS, STEP, Values
 
 SUFFIX = ".parquet"
@@ -87,11 +88,28 @@ def _take(values: Values, table: pa.Table, path: Path) -> None:
     steps, usable = _steps(table)
     seconds, are = _numbers(table.column(SECONDS).combine_chunks() if SECONDS in table.column_names else pa.nulls(table.num_rows))
     walls = np.where(are, seconds, np.nan)
-    for name in table.column_names:
-        if name in BOOKKEEPING:
-            continue
-        for key, column in _leaves(name, table.column(name).combine_chunks(), 0):
-            _take_column(values, key, column, path, (steps, usable, walls))
+    axes = (steps, usable, walls)
+    names = [name for name in table.column_names if name not in BOOKKEEPING]
+    columns = dict(leaf for name in names for leaf in _leaves(name, table.column(name).combine_chunks(), 0))
+    for name in [key.removesuffix(f".{KIND}") for key in columns if key.endswith(f".{KIND}")]:
+        _take_histograms(values, name, columns, axes)
+    for key, column in columns.items():
+        _take_column(values, key, column, path, axes)
+
+
+def _take_histograms(values: Values, name: str, columns: dict[str, pa.Array], axes: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    """Take the moments of a column of histograms and the column away, where every one of them has bins and a step."""
+    parts = {end: columns.get(f"{name}.{end}") for end in (KIND, "values", "bins")}
+    kinds = parts[KIND]
+    rows = np.flatnonzero(_valid(kinds)) if kinds is not None else np.array([], np.int64)
+    found = [moments({end: None if part is None else part[int(row)].as_py() for end, part in parts.items()}) for row in rows]
+    steps, usable, walls = axes
+    if not found or None in found or not usable[rows].all():
+        return
+    for end, numbers in zip(MOMENTS, zip(*filter(None, found), strict=True), strict=True):
+        values.rows.extend(f"{name}.{end}", steps[rows], np.array(numbers), walls[rows])
+    for end in parts:
+        columns.pop(f"{name}.{end}", None)
 
 
 def _take_column(values: Values, key: str, column: pa.Array, path: Path, axes: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:

@@ -14,6 +14,7 @@ from ingest.readers._json import step_of
 from ingest.readers._numbers import number_of
 from ingest.readers._rows import Rows
 from ingest.readers._tally import Tally
+from ingest.readers._wandb_histogram import MOMENTS, moments
 from ingest.run import ProblemKind, ReadProblem
 
 STEP, SECONDS, RUNTIME = "_step", "_timestamp", "_runtime"
@@ -54,7 +55,7 @@ class Values:
             if leaf is None:
                 self.nulls += 1
             elif isinstance(leaf, dict):
-                self.count_medium(name, 1)
+                self._take_medium(name, leaf, step, wall)
             elif name.endswith(f".{KIND}"):
                 self.count_medium(name.removesuffix(f".{KIND}"), 1)
             elif (read := number_of(leaf)) is None:
@@ -63,6 +64,15 @@ class Values:
                 self.stepless.add(f"{place}, key {name}")
             else:
                 self.rows.add(name, step, read, wall)
+
+    def _take_medium(self, name: str, medium: dict[str, object], step: int | None, wall: float) -> None:
+        """A histogram with bins is two numbers, as nothing else of it is one of a step; any other medium is none."""
+        found = moments(medium)
+        if found is None or step is None or name in self.media:
+            self.count_medium(name, 1)
+            return
+        for end, value in zip(MOMENTS, found, strict=True):
+            self.rows.add(f"{name}.{end}", step, value, wall)
 
     def count_medium(self, name: str, count: int) -> None:
         """Note values that belong to a medium."""
