@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.readers._rows import coded
 from ingest.run import ProblemKind, RawLog, ReadProblem
 
 _LISTED = 8
@@ -32,7 +33,7 @@ def timed(raw: RawLog, step_keys: Sequence[str]) -> Timed:
 
     Rows in = rows out + rows of the problems: the step's own rows become the axis; of a key that has both, rows without a step are lost.
     """
-    present = set(pc.unique(raw.scalars.column("key")).to_pylist())
+    present = set(coded(raw.scalars.column("key"))[0]) if step_keys else set()
     axis = next((key for key in step_keys if key in present or key == raw.axis), None)
     if axis is None or axis == raw.axis:
         return Timed(raw=raw)
@@ -43,13 +44,16 @@ def timed(raw: RawLog, step_keys: Sequence[str]) -> Timed:
     said = [ReadProblem(path=raw.path, place=f"key {axis}", what=what, rows=axis_rows, kind=ProblemKind.SHADOWED)]
     if not steps or all(counted == true for counted, true in steps.items()):
         return Timed(raw=replace(raw, scalars=others, problems=(*raw.problems, *said)))
-    return _placed(replace(raw, scalars=others, problems=(*raw.problems, *said)), axis, steps)
+    first = _placed(replace(raw, scalars=others, problems=(*raw.problems, *said)), axis, steps)
+    rest = [key for key in step_keys if key in present and key != axis]
+    return _next_clock(first, axis, rest) if first.caveats and rest else _with_note(first, axis)
 
 
 def _pairs(rows: pa.Table) -> dict[int, int]:
     """The reader's step -> the true one; of several the last."""
-    pairs = zip(rows.column("step").to_pylist(), rows.column("value").to_pylist(), strict=True)
-    return {step: round(value) for step, value in pairs if abs(value) < _BEYOND}  # false for NaN and infinity
+    values = rows.column("value").to_numpy()
+    usable = np.abs(values) < _BEYOND  # false for NaN and infinity
+    return dict(zip(rows.column("step").to_numpy()[usable].tolist(), np.rint(values[usable]).astype(np.int64).tolist(), strict=True))
 
 
 def _placed(raw: RawLog, axis: str, steps: dict[int, int]) -> Timed:
@@ -57,17 +61,35 @@ def _placed(raw: RawLog, axis: str, steps: dict[int, int]) -> Timed:
     own = raw.scalars.column("step").to_numpy()
     place = np.minimum(np.searchsorted(counted, own), counted.size - 1)
     has = counted[place] == own
-    coded = raw.scalars.column("key").combine_chunks().dictionary_encode()
-    names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    names, codes = coded(raw.scalars.column("key"))
     on_axis = np.bincount(codes[has], minlength=len(names)) > 0
     strays = ~has & on_axis[codes]
     moved = np.where(has, true[place], own)
     column = raw.scalars.schema.get_field_index("step")
     scalars = raw.scalars.set_column(column, raw.scalars.schema.field("step"), pa.array(moved)).filter(pa.array(~strays))
     apart = [name for name, on in zip(names, on_axis, strict=True) if not on]
-    problems = (*raw.problems, *_lost(raw, axis, names, np.bincount(codes[strays], minlength=len(names))), *_apart(raw, axis, apart))
+    problems = (*raw.problems, *_lost(raw, axis, names, np.bincount(codes[strays], minlength=len(names))))
     caveat = f"its step is the file's own count, not {axis}"
     return Timed(raw=replace(raw, scalars=scalars, problems=problems), caveats=dict.fromkeys(apart, caveat))
+
+
+def _next_clock(first: Timed, axis: str, rest: Sequence[str]) -> Timed:
+    """Put what was not logged beside the first step on the next that it was logged beside: an engine counts its own."""
+    scalars = first.raw.scalars
+    apart = pc.is_in(scalars.column("key"), pa.array(list(first.caveats)))
+    others = timed(replace(first.raw, scalars=scalars.filter(apart), problems=()), rest)
+    own = next((key for key in rest if key in first.caveats), None)
+    if own is None or own in set(coded(others.raw.scalars.column("key"))[0]):
+        return _with_note(first, axis)
+    named = f"its step is {own}, another clock than {axis}"
+    caveats = {key: others.caveats.get(key, named) for key in first.caveats if key != own}
+    joined = pa.concat_tables([scalars.filter(pc.invert(apart)), others.raw.scalars])
+    return Timed(raw=replace(first.raw, scalars=joined, problems=(*first.raw.problems, *others.raw.problems)), caveats=caveats)
+
+
+def _with_note(found: Timed, axis: str) -> Timed:
+    """Say which keys keep the file's own count."""
+    return replace(found, raw=replace(found.raw, problems=(*found.raw.problems, *_apart(found.raw, axis, list(found.caveats)))))
 
 
 def _lost(raw: RawLog, axis: str, names: Sequence[str], rows: np.ndarray) -> list[ReadProblem]:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ingest.readers._rows import coded
 from ingest.readers._wandb_segments import joined
 from ingest.run import ProblemKind, RawLog, ReadProblem
 
@@ -42,8 +44,11 @@ def _joined(first: RawLog, second: RawLog) -> RawLog:
 
 
 def _fresh(first: RawLog, second: RawLog) -> tuple[pa.Table, list[ReadProblem]]:
+    common = pa.array(sorted(set(coded(first.scalars.column("key"))[0]) & set(coded(second.scalars.column("key"))[0])), pa.string())
+    if not len(common):
+        return second.scalars, []
     known: dict[tuple[str, int], set[str]] = {}
-    for key, step, value in _rows(first.scalars):
+    for key, step, value in _rows(first.scalars.filter(pc.is_in(first.scalars.column("key"), common))):
         known.setdefault((key, step), set()).add(value)
     same: list[str] = []
     other: list[str] = []

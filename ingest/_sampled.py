@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ingest.readers._rows import coded
 from ingest.run import ProblemKind, RawLog, ReadProblem
 
 # What the tools keep of a longer run: run.history() and wandb's charts 500, TensorBoard's pages 1,000, its EventAccumulator 10,000.
@@ -21,8 +22,7 @@ def sampled(raw: RawLog) -> Iterator[ReadProblem]:
     """Say which keys have exactly as many rows as a tool keeps, at uneven steps; nothing where the reader has said so already."""
     if any("sampled" in problem.what for problem in raw.problems) or not raw.scalars.num_rows:
         return
-    coded = raw.scalars.column("key").combine_chunks().dictionary_encode()
-    names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    names, codes = coded(raw.scalars.column("key"))
     steps = raw.scalars.column("step").to_numpy()
     counts = np.bincount(codes, minlength=len(names))
     for many, tool in _KEPT.items():

@@ -6,16 +6,20 @@ is sorted, not cut.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from ingest.readers._rows import coded
 from ingest.run import RESUMED, ProblemKind, RawLog, ReadProblem
 
 _LONG_ENOUGH = 3  # rows a segment has on average, at least; shorter ones are disorder
 _LISTED = 5
 _SAID = f"{RESUMED}: earlier values from here on were logged before the restart and are left out"
+_OLDER = f"{RESUMED}: values from here on were logged before the restart, which has not come so far"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +37,10 @@ def joined(raw: RawLog) -> Joined:
     """
     if not raw.scalars.num_rows:
         return Joined(raw=raw)
-    coded = raw.scalars.column("key").combine_chunks().dictionary_encode()
-    names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    names, codes = coded(raw.scalars.column("key"))
     steps = raw.scalars.column("step").to_numpy()
+    if (steps[1:] >= steps[:-1]).all():  # as of most logs: no key's steps fall where the file's do not
+        return Joined(raw=raw)
     order = np.argsort(codes, kind="stable")
     void = np.zeros(len(steps), bool)
     marks: dict[tuple[str, int], str] = {}
@@ -44,7 +49,7 @@ def joined(raw: RawLog) -> Joined:
         rows = order[codes[order] == code]
         seams = _seams(steps[rows])
         void[rows] |= _void(steps[rows], seams)
-        marks |= {(names[code], int(steps[rows[seam]])): _SAID for seam in seams}
+        marks |= {(names[code], step): said for step, said in _marks(steps[rows], seams)}
     if not marks:
         return Joined(raw=raw)
     kept = raw.scalars.filter(pa.array(~void))
@@ -57,12 +62,26 @@ def _seams(steps: np.ndarray) -> list[int]:
     return falls.tolist() if falls.size * _LONG_ENOUGH <= steps.size else []
 
 
+def _segments(steps: np.ndarray, seams: list[int]) -> list[tuple[int, int]]:
+    """Place at which each later segment begins, and the largest step that it reached."""
+    return [(seam, int(steps[seam:end].max())) for seam, end in pairwise([*seams, steps.size])]
+
+
 def _void(steps: np.ndarray, seams: list[int]) -> np.ndarray:
-    """Rows before a seam whose step the later segment reached again or was to reach."""
+    """Rows before a seam whose step the later segment logged again; what it has not reached stays, as nothing has replaced it."""
     void = np.zeros(steps.size, bool)
-    for seam in seams:
-        void[:seam] |= steps[:seam] >= steps[seam]
+    for seam, last in _segments(steps, seams):
+        void[:seam] |= (steps[:seam] >= steps[seam]) & (steps[:seam] <= last)
     return void
+
+
+def _marks(steps: np.ndarray, seams: list[int]) -> Iterator[tuple[int, str]]:
+    """Steps at which one segment gives way to another, each with what must be known there."""
+    for seam, last in _segments(steps, seams):
+        yield int(steps[seam]), _SAID
+        older = steps[:seam][steps[:seam] > last]
+        if older.size:
+            yield int(older.min()), _OLDER
 
 
 def _problems(path: str, marks: dict[tuple[str, int], str], rows: int) -> list[ReadProblem]:

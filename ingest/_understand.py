@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-
-import pyarrow.compute as pc
 
 from ingest._clock import timed
 from ingest._mapping import map_scalars
@@ -16,8 +15,9 @@ from ingest._settings import settings
 from ingest.dialect import Dialect, Key
 from ingest.errors import ReadError, UnknownDialectError
 from ingest.identify import choose_dialect, has, score, unknown
+from ingest.readers._rows import coded
 from ingest.readers.run_folder import DESCRIPTION
-from ingest.run import RawLog, Role, Run
+from ingest.run import ProblemKind, RawLog, ReadProblem, Role, Run
 from ingest.user_mapping import laid_over
 
 _NOT_SETTINGS = ("name", "role", "group")  # of run.toml: they are fields of the Run
@@ -53,7 +53,7 @@ def understand(raw: RawLog, wish: Wish, run_id: str) -> Run:
         scalars=scalars,
         tokens=raw.tokens,
         config={key: value for key, value in config.items() if key not in _NOT_SETTINGS},
-        problems=(*whole.raw.problems, *sampled(whole.raw), *problems),
+        problems=(*whole.raw.problems, *sampled(whole.raw), *problems, *_misspelled(raw, wish)),
         role=_role(raw),
         group=str(raw.config.get("group", "")),
         root=Path(raw.path) if Path(raw.path).is_dir() else None,
@@ -63,9 +63,21 @@ def understand(raw: RawLog, wish: Wish, run_id: str) -> Run:
     )
 
 
+def _misspelled(raw: RawLog, wish: Wish) -> list[ReadProblem]:
+    """Keys that the user names and the log does not have: a misspelling would otherwise change nothing, without a word."""
+    seen = [base_key(key) for key in coded(raw.scalars.column("key"))[0]]
+    problems = []
+    for key in wish.keys:
+        if not has(key, set(seen)):
+            near = get_close_matches(key.raw, seen, n=1)
+            what = "the mapping names this key, and the log does not have it" + (f"; it has {near[0]}" if near else "")
+            problems.append(ReadProblem(path=raw.path, place=f"key {key.raw}", what=what, kind=ProblemKind.NOTE))
+    return problems
+
+
 def _dialect(raw: RawLog, wish: Wish) -> tuple[Dialect, str]:
     """The dialect of a log's keys and the reason; none where it has no keys, or none that is known beside a token log."""
-    keys = {base_key(key) for key in pc.unique(raw.scalars.column("key")).to_pylist()}
+    keys = {base_key(key) for key in coded(raw.scalars.column("key"))[0]}
     if not keys:
         return _NO_DIALECT, "no logged keys"
     mapped = sum(has(key, keys) for key in wish.keys)

@@ -15,9 +15,9 @@ import shutil
 import tempfile
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
 from ingest.errors import ReadError, TooLargeError
@@ -28,6 +28,7 @@ MAX_FILE_BYTES = 200 * 2**20  # what the upload widget takes as well, see .strea
 MAX_STORE_BYTES = 2 * 2**30
 MAX_FILES = 4096  # files in one upload; a run of 1,000 recorded steps has a part for each
 MAX_NAME = 80  # characters of a stored file name; far below every file system's limit
+MAX_OWN_NAME = 255  # characters of the name that a file has where it comes from; what file systems take
 UPLOAD_ID = re.compile(r"[0-9a-f]{16}")
 UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 MAPPING, NOTE = "mapping.toml", "upload.toml"
@@ -46,12 +47,17 @@ class Upload:
     size: int  # bytes
     name: str = ""  # what the user calls it
     whole: bool = False  # it came as a folder and is read as one
+    names: tuple[tuple[str, str], ...] = ()  # stored name and the user's own, of files where the two differ
 
     @property
     def title(self) -> str:
         """What the user calls it; else the first file's name, and how many more there are."""
         more = len(self.paths) - 1
-        return self.name or self.paths[0].name + (f" and {more} more" if more else "")
+        return self.name or self.own(self.paths[0].name) + (f" and {more} more" if more else "")
+
+    def own(self, stored: str) -> str:
+        """The name that a file has where it comes from, by its stored name; text of anybody's, to be escaped."""
+        return dict(self.names).get(stored, stored)
 
     @property
     def files(self) -> Path:
@@ -86,7 +92,14 @@ def save(files: Sequence[tuple[str, bytes]], root: Path | None = None) -> Upload
         ReadError: there is nothing in it.
         TooLargeError: a file, the number of files, or the store would pass its bound.
     """
-    return _save(_distinct((safe_name(name), content) for name, content in files), root, where=files[0][0] if files else "the upload")
+    stored = _distinct([(safe_name(name), content) for name, content in files])
+    named = dict(zip(stored, (content for _, content in files), strict=True))
+    own = [PureWindowsPath(name).name[:MAX_OWN_NAME] for name, _ in files]  # without folders of either system
+    names = {kept: name for kept, name in zip(stored, own, strict=True) if name not in ("", kept)}
+    upload = _save(named, root, where=files[0][0] if files else "the upload")
+    if names and not upload.names:
+        _replace(upload.folder / NOTE, _note(upload.name, whole=upload.whole, names=names))
+    return _upload(upload.folder)
 
 
 def save_paths(paths: Sequence[Path], root: Path | None = None, name: str = "") -> Upload:
@@ -99,7 +112,7 @@ def save_paths(paths: Sequence[Path], root: Path | None = None, name: str = "") 
     found = [(safe_path(path.relative_to(base)), path) for base, path in _files_of(paths, whole=whole)]
     inside = safe_name(paths[0].resolve().name) if whole else ""
     note = _note(name, whole=whole) if name or whole else ""
-    return _save(_distinct(found), root, where=str(paths[0]), inside=inside, note=note)
+    return _save(dict(zip(_distinct(found), (path for _, path in found), strict=True)), root, where=str(paths[0]), inside=inside, note=note)
 
 
 def _save(named: Mapping[str, Content], root: Path | None, *, where: str, inside: str = "", note: str = "") -> Upload:
@@ -122,6 +135,16 @@ def save_mapping(upload_id: str, mapping: UserMapping, root: Path | None = None)
     path = _known(upload_id, root) / MAPPING
     _replace(path, written(mapping))
     return path
+
+
+def rename(upload_id: str, name: str, root: Path | None = None) -> None:
+    """Call an upload something else; "" for what its files say.
+
+    Raises:
+        ValueError: the id is not one that `save` gave out.
+    """
+    upload = _upload(_known(upload_id, root))
+    _replace(upload.folder / NOTE, _note(name, whole=upload.whole, names=dict(upload.names)))
 
 
 def mapping_of(upload: Upload) -> UserMapping | None:
@@ -165,12 +188,14 @@ def _upload(folder: Path) -> Upload:
     paths = tuple(sorted(path for inside in folder.glob("*/") for path in inside.rglob("*") if path.is_file()))
     note = folder / NOTE
     said = tomllib.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
-    size = sum(path.stat().st_size for path in paths)
-    return Upload(id=folder.name, folder=folder, paths=paths, size=size, name=str(said.get("name", "")), whole=said.get("whole") is True)
+    name, whole, size = str(said.get("name", "")), said.get("whole") is True, sum(path.stat().st_size for path in paths)
+    names = tuple(said.get("names", {}).items())
+    return Upload(id=folder.name, folder=folder, paths=paths, size=size, name=name, whole=whole, names=names)
 
 
-def _note(name: str, *, whole: bool) -> str:
-    return f"name = {quoted(name)}\nwhole = {str(whole).lower()}\n"
+def _note(name: str, *, whole: bool, names: Mapping[str, str] | None = None) -> str:
+    files = "".join(f"{quoted(stored)} = {quoted(own)}\n" for stored, own in (names or {}).items())
+    return f"name = {quoted(name)}\nwhole = {str(whole).lower()}\n" + (f"\n[names]\n{files}" if files else "")
 
 
 def _files_of(paths: Sequence[Path], *, whole: bool) -> list[tuple[Path, Path]]:
@@ -217,8 +242,10 @@ def _open(content: Content) -> BinaryIO:
     return io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
 
 
-def _distinct(files: Iterable[tuple[str, Content]]) -> dict[str, Content]:
+def _distinct(files: Sequence[tuple[str, Content]]) -> list[str]:
+    """The name of each file, with a number where other content has it already."""
     named: dict[str, Content] = {}
+    names: list[str] = []
     for safe, content in files:
         candidate, count = safe, 1
         while candidate in named and named[candidate] != content:
@@ -226,7 +253,8 @@ def _distinct(files: Iterable[tuple[str, Content]]) -> dict[str, Content]:
             stem, dot, suffix = safe.rpartition(".")
             candidate = f"{stem}-{count}{dot}{suffix}" if dot else f"{safe}-{count}"
         named[candidate] = content
-    return named
+        names.append(candidate)
+    return names
 
 
 def _digest(named: Mapping[str, Content]) -> str:

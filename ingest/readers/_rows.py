@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from ingest.schema import RAW_SCALARS
 
 INT64 = range(-(2**63), 2**63)
 _LISTED = 5
+_BLOCK = 4096  # rows of text held as one piece; rows that repeat another piece's texts, as most of a log's do, share it
 
 
 @dataclass
@@ -54,13 +56,12 @@ class Rows:
 
     def table(self) -> pa.Table:
         """All values in the order they were added, as RAW_SCALARS."""
-        names = pa.array([clean(key) for key in self.keys], pa.string())
-        length = len(self.values)
         if self.walls:
             self._fill_walls()
-        walls = pa.array(np.array(self.walls), from_pandas=True) if self.walls else pa.nulls(length, pa.float64())  # NaN becomes null
+        walls = pa.array(np.array(self.walls), from_pandas=True) if self.walls else blank(len(self.values))  # NaN becomes null
         codes, steps, values = (np.asarray(column) for column in (self.codes, self.steps, self.values))  # not copied
-        return pa.Table.from_arrays([names.take(pa.array(codes)), pa.array(steps), pa.array(values), walls], schema=RAW_SCALARS)
+        (names,) = spelled(codes, [clean(key) for key in self.keys])
+        return pa.Table.from_arrays([names, pa.array(steps), pa.array(values), walls], schema=RAW_SCALARS)
 
     def repeated(self, path: str) -> tuple[ReadProblem, ...]:
         """Say which steps a key was logged at more than once; every value is kept."""
@@ -75,6 +76,60 @@ class Rows:
         """Make up for times that were not given, with NaN."""
         if missing := len(self.values) - len(self.walls):
             self.walls.frombytes(_bytes(np.full(missing, np.nan), np.float64))
+
+
+def spelled(codes: np.ndarray, *texts: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Columns of text, of which each row takes the one under its code; equal stretches are held in memory once.
+
+    Args:
+        codes: int32, a row each.
+        texts: of each column the texts by code.
+    """
+    known = [pa.array(column, pa.string()) for column in texts]
+    built: dict[bytes, list[pa.Array]] = {}
+    pieces: list[list[pa.Array]] = []
+    for low, high in _stretches(codes):
+        piece = codes[low:high]
+        found = built.get(content := piece.tobytes())
+        if found is None:
+            found = built[content] = [column.take(pa.array(piece)) for column in known]
+        pieces.append(found)
+    return [pa.chunked_array([piece[place] for piece in pieces], pa.string()) for place in range(len(known))]
+
+
+def _stretches(codes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Cut rows before every so many of their most frequent code, so that what repeats from step to step is cut alike."""
+    if not len(codes):
+        return
+    anchors = np.flatnonzero(codes == np.bincount(codes).argmax())
+    cuts = [0, *anchors[:: max(1, _BLOCK * len(anchors) // len(codes))].tolist(), len(codes)]
+    for low, high in pairwise(cuts):
+        for start in range(low, high, _BLOCK):
+            yield start, min(start + _BLOCK, high)
+
+
+def coded(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
+    """The texts of a column in the order of their first rows, and each row's place among them; of equal pieces one is looked at."""
+    texts: dict[str, int] = {}
+    seen: dict[tuple[int, int, int], np.ndarray] = {}
+    codes = [np.zeros(0, np.int32)]
+    for piece in column.chunks:
+        if not len(piece):
+            continue
+        place = (piece.buffers()[1].address, piece.offset, len(piece))
+        if place not in seen:
+            found = piece.dictionary_encode()
+            own = np.array([texts.setdefault(text, len(texts)) for text in found.dictionary.to_pylist()], np.int32)
+            seen[place] = own[found.indices.to_numpy()]
+        codes.append(seen[place])
+    return list(texts), np.concatenate(codes)
+
+
+def blank(length: int) -> pa.ChunkedArray:
+    """A column of floats that are all null, of which one piece is held in memory."""
+    piece = pa.nulls(min(length, _BLOCK), pa.float64())
+    full, rest = divmod(length, _BLOCK)
+    return pa.chunked_array([*[piece] * full, piece.slice(0, rest)], pa.float64())
 
 
 def _bytes(values: np.ndarray, kind: type[np.number]) -> memoryview:

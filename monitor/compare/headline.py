@@ -174,7 +174,7 @@ def _first(divergences: Sequence[Divergence]) -> str:
     together = [each for each in divergences if each.step == first]
     names = [words(each.metric) for each in together]
     listed = ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
-    return f"{f'from its first step ({first})' if together[0].at_once else f'at step {first}'} in {listed}"
+    return f"{f'from the first step that can be compared ({first})' if together[0].at_once else f'at step {first}'} in {listed}"
 
 
 def _stays(found: Comparison) -> str:

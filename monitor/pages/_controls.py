@@ -20,7 +20,8 @@ from monitor.pages._panels import RATIOS
 FEW = 6  # runs chosen at first where there are no samples
 MOST = 12  # runs laid over the reference: more lines than that are no picture
 RUNS, REFERENCE = "runs", "reference"
-TO_SELECT = "sources_to_select"  # set by the upload page, taken up when the control is made next
+TAKEN_UP = "selection_taken_up"  # the control is to be set to it, whatever an older address says
+TO_SELECT = "sources_to_select"  # set by the upload page, taken up when the library has them
 SMOOTHING_HELP = (
     "Weight of an exponential moving average, per optimizer step. It is computed on all rows; raw values stay behind as a shadow, "
     "and crossings are always read off the raw values."
@@ -51,8 +52,34 @@ class Choice:
 
 
 def select(keys: Iterable[Key]) -> None:
-    """Have the runs of these sources selected when the sidebar is drawn next."""
+    """Have the runs of these sources selected when `take_up` is called next."""
     st.session_state.setdefault(TO_SELECT, []).extend(keys)
+
+
+def take_up(library: Library) -> None:
+    """Select what was uploaded since this was called last, as far as there is room; runs that are gone are taken out.
+
+    What the user has chosen is never pushed out, but the sample runs, where they are chosen because nobody has chosen, make room. To be
+    called where another page is drawn: Streamlit writes into the address only what a key had before its control is made.
+    """
+    keys = st.session_state.pop(TO_SELECT, [])
+    before, at_first = chosen(), _candidates(library)
+    if before is None and not keys:
+        return
+    kept = [run_id for run_id in (at_first if before is None else before) if run_id in library.entries]
+    new = [run_id for run_id in library.ids(lambda entry: entry.key in keys) if run_id not in kept]
+    if kept == at_first and all(library.entries[run_id].sample for run_id in kept):
+        kept = kept[len(kept) - max(0, min(len(kept), MOST - len(new))) :]
+    now = [*kept, *new][: max(MOST, len(kept))]
+    if now != before:
+        st.session_state[RUNS] = now
+        st.session_state[TAKEN_UP] = True
+
+
+def chosen() -> list[str] | None:
+    """Ids of the runs laid over the reference; None as long as the control has not been made and nothing was uploaded."""
+    found = st.session_state.get(RUNS)
+    return None if found is None else list(found)
 
 
 def sidebar(library: Library) -> Choice:
@@ -60,9 +87,14 @@ def sidebar(library: Library) -> Choice:
     wanted = asked()
     labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
     with st.sidebar:
-        _take_up(library)
+        take_up(library)
+        if st.session_state.pop(TAKEN_UP, False):
+            st.session_state[RUNS] = chosen()
         references = _runs(labels, REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
         runs = _runs(labels, RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
+        others = len(library.entries.keys() - {*runs, *references})
+        if len(runs) >= MOST and others:
+            st.caption(f"{others} more {'run is' if others == 1 else 'runs are'} here and not shown. Take one out to choose another.")
         values = {RUNS: [labels[run] for run in runs], REFERENCE: [labels[run] for run in references], **_looks()}
     view = View(
         x_axis=XAxis(values["x"]),
@@ -108,15 +140,6 @@ def _runs(labels: Mapping[str, str], key: str, default: list[str], help_text: st
         bind="query-params",
         persist_state="session",
     )
-
-
-def _take_up(library: Library) -> None:
-    """Select what was uploaded since the sidebar was drawn last, at the cost of the oldest choice where there are too many."""
-    keys = st.session_state.pop(TO_SELECT, [])
-    if keys:
-        kept = st.session_state.get(RUNS, _candidates(library))
-        wanted = dict.fromkeys([*kept, *library.ids(lambda entry: entry.key in keys)])
-        st.session_state[RUNS] = list(wanted)[-MOST:]
 
 
 def _candidates(library: Library) -> list[str]:

@@ -25,7 +25,7 @@ from ingest.user_mapping import read_mapping
 from monitor.metrics.frame import metric_frame_with_problems
 from monitor.metrics.sanity import Oddity, check
 from monitor.pages._colours import Identity, identities
-from monitor.pages._escape import plain
+from monitor.pages._escape import for_markdown, plain
 from monitor.store import Upload, uploads
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_runs"
@@ -46,10 +46,14 @@ class Source:
     sample: bool = False
     name: str = ""  # what the user calls its run
     mapping: Path | None = None  # the user's word on its keys
+    kept: Path | None = None  # where the store has put it, which is no name to show
 
     @property
     def key(self) -> Key:
-        """Path, size in bytes and modification time in ns of every file, the mapping among them; an address stands for itself."""
+        """Path, size in bytes and modification time in ns of every file, the mapping among them; an address stands for itself.
+
+        What the user calls the run is part of it: another name makes another run.
+        """
         address = str(self.paths[0]) if self.paths else ""
         if address_reader(address) is not None:
             return ((address, 0, 0),)
@@ -59,7 +63,8 @@ class Source:
             for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
         ]
         stats = [(file, file.stat()) for file in files if file.is_file()]
-        return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
+        name = ((f"name {self.name}", 0, 0),) if self.name and stats else ()
+        return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats) + name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +117,7 @@ def open_library(arguments: Sequence[str] = ()) -> Library:
     read: list[tuple[Run, Source]] = []
     failures: list[Failure] = []
     for source in sources(arguments, SAMPLES):
-        with st.spinner(f"Reading {source.title}"):  # appears after a tenth of a second, so never for what is cached
+        with st.spinner(f"Reading {for_markdown(source.title)}"):  # appears after a tenth of a second, so never for what is cached
             found = read_source(source)
         if isinstance(found, Failure):
             failures.append(found)
@@ -135,15 +140,19 @@ def source_of(upload: Upload) -> Source:
     """How an upload is read: one file, chart exports that merge by run name, or the folder of a token log."""
     alike = not upload.whole and (len(upload.paths) == 1 or all(path.suffix.lower() == ".csv" for path in upload.paths))
     mapping = upload.mapping_path if upload.mapping_path.is_file() else None
-    return Source(paths=upload.paths if alike else (upload.files,), title=upload.title, name=upload.name, mapping=mapping)
+    paths = upload.paths if alike else (upload.files,)
+    return Source(paths=paths, title=upload.title, name=upload.name, mapping=mapping, kept=upload.files)
 
 
 def read_source(source: Source) -> tuple[Run, ...] | Failure:
     """The runs of a source; what goes wrong is a value, so that one bad path leaves the others on screen."""
     try:
-        return _runs(source.key, source)
+        found = _runs(source.key, source)
     except OSError as error:
         return Failure(title=source.title, sentence=f"{source.title} cannot be opened: {error.strerror or error}.")
+    if source.kept is None or not isinstance(found, Failure):
+        return found
+    return replace(found, sentence=found.sentence.replace(f"{source.kept}/", "").replace(str(source.kept), source.title))
 
 
 @st.cache_resource(max_entries=MAX_SOURCES, show_spinner=False)
@@ -211,11 +220,18 @@ def _free(run_id: str, taken: Mapping[str, object]) -> str:
 
 
 def _distinct(runs: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """A label per run (id, name, source's title): of two runs of one name the earlier keeps it, the later adds its file, or a number."""
+    """A label per run (id, name, source's title): of two runs of one name the earlier keeps it, the later adds its file.
+
+    Where the file is called the same as well (`steps.jsonl` in every run's folder), it would tell nothing: a number is added.
+    """
     labels: dict[str, str] = {}
+    places: dict[str, set[str]] = {}
     for run_id, name, title in runs:
-        tries = itertools.chain([name, f"{name} ({plain(title, MAX_LABEL)})"], (f"{name} ({count})" for count in itertools.count(2)))
+        told = places.setdefault(name, set())
+        by_file = [] if title in told else [f"{name} ({plain(title, MAX_LABEL)})"]
+        tries = itertools.chain([name, *by_file], (f"{name} ({count})" for count in itertools.count(2)))
         labels[run_id] = next(label for label in tries if label not in labels.values())
+        told.add(title)
     return labels
 
 

@@ -23,8 +23,9 @@ UNNAMED = "not mapped"
 MOST = 25  # keys drawn at once; a box finds the others
 BY_KEYS = "as its keys suggest"
 ABOUT = (
-    "Say what a key is and its values are drawn and compared like every other metric. Set *negative* where the log has the negative of the "
-    "quantity. What you say is kept beside the upload as a TOML file; the command line takes the same file with `--map`."
+    "Say what a key is, and its values count as that quantity; the overlay draws those that it has a strip for. Set *negative* where the "
+    "log has the negative of the quantity. What you say is kept beside the upload as a TOML file; the command line "
+    "takes the same file with `--map`."
 )
 
 
@@ -86,9 +87,10 @@ def _row(upload: Upload, preview: Preview, known: Key | None) -> Key | None:
     """One key: what is in it on the left, what it is on the right."""
     mark = hashlib.blake2b(f"{upload.id} {preview.key}".encode("utf-8", "replace"), digest_size=6).hexdigest()
     options = [UNNAMED, *quantities()]
-    about, meaning, sign = st.columns([5, 5, 1.6], vertical_alignment="center")
+    about, says = st.columns(2, vertical_alignment="center")
     about.markdown(f"**{for_markdown(preview.key, 80)}**  \n{for_markdown(preview.words)}")
-    quantity = meaning.selectbox(
+    says = says.container(horizontal=True, vertical_alignment="center")  # where it is narrow, the checkbox goes below
+    quantity = says.selectbox(
         f"Meaning of {plain(preview.key, 80)}",
         options,
         options.index(known.quantity) if known else 0,
@@ -96,7 +98,7 @@ def _row(upload: Upload, preview: Preview, known: Key | None) -> Key | None:
         key=f"meaning_{mark}",
         label_visibility="collapsed",
     )
-    negative = sign.checkbox("negative", known is not None and known.sign < 0, key=f"negative_{mark}")
+    negative = says.checkbox("negative", known is not None and known.sign < 0, key=f"negative_{mark}")
     if quantity == UNNAMED:
         return None
     scale, caveat = (known.scale, known.caveat) if known else (1.0, "")
@@ -104,7 +106,8 @@ def _row(upload: Upload, preview: Preview, known: Key | None) -> Key | None:
 
 
 def _title(quantity: str) -> str:
-    return f"{glossary.metric(quantity).title} ({quantity})" if glossary.known(quantity) else quantity
+    """The id first, so that typing one finds it before those that only sound alike."""
+    return f"{quantity} ({glossary.metric(quantity).title})" if glossary.known(quantity) else quantity
 
 
 def _shown(upload: Upload, kept: UserMapping) -> None:

@@ -28,6 +28,7 @@ import pyarrow.csv as arrow_csv
 from ingest.load import load
 from ingest.readers import csv_log, jsonl, tensorboard, wandb_csv
 from ingest.readers._crc32c import masked
+from monitor.metrics.frame import metric_frame
 
 ROUNDS = 3
 STEPS = 100_000
@@ -43,10 +44,15 @@ TITLE = "## Readers"
 _PEAK = r"""
 import re, sys
 from pathlib import Path
-from ingest.readers import {module}
-{module}.READER.read(Path(sys.argv[1]))
+path = Path(sys.argv[1])
+{read}
 print(int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
 """
+_NOTHING = "import ingest.load; import pandas"  # which pyarrow imports at the first list
+_READ = "from ingest.readers import {module}; {module}.READER.read(path)"
+_LOAD = "from ingest.load import load; load(path)"
+_TARGET_CSV = "target: 2"
+_TARGET_JSONL = "target: 2 s, 200 MB"
 
 
 def main() -> None:
@@ -85,7 +91,8 @@ def _csv_rows(folder: Path) -> list[str]:
     return [
         _row(name, "pyarrow.csv", floor, floor),
         _row("", "read", seconds["chart"], floor),
-        _row("", "read and understood (`load`)", seconds["chart, as runs"], floor),
+        _row("", f"read and understood (`load`); {_TARGET_CSV}", seconds["chart, as runs"], floor),
+        _row("", "metric frames of those runs, nothing read (`metric_frame`)", _frames(chart), floor),
         _row(f"CSV log, {STEPS:,} steps x {len(KEYS)} metrics", "pyarrow.csv", other, other),
         _row("", "read", seconds["log"], other),
     ]
@@ -95,11 +102,20 @@ def _jsonl_rows(folder: Path) -> list[str]:
     path = folder / "log.jsonl"
     write_jsonl(path)
     lines = path.read_bytes().splitlines()
-    seconds = _best({"json.loads": lambda: [json.loads(line) for line in lines], "read": lambda: jsonl.READER.read(path)})
+    seconds = _best(
+        {
+            "json.loads": lambda: [json.loads(line) for line in lines],
+            "read": lambda: jsonl.READER.read(path),
+            "as a run": lambda: load(path),
+        }
+    )
     floor = seconds["json.loads"]
+    peaks = {"nothing": _peak(_NOTHING, path), "read": _peak(_READ.format(module="jsonl"), path), "as a run": _peak(_LOAD, path)}
     return [
         _row(f"JSONL, {STEPS:,} steps x {len(KEYS)} metrics", "json.loads of every line, nothing kept", floor, floor),
-        _row("", f"read; the process peaks at {_peak('jsonl', path)} MiB", seconds["read"], floor),
+        _row("", f"read; the process peaks at {peaks['read']} MiB, {peaks['nothing']} of them imports", seconds["read"], floor),
+        _row("", f"read and understood (`load`); at {peaks['as a run']} MiB, imports too; {_TARGET_JSONL}", seconds["as a run"], floor),
+        _row("", "metric frame of that run, nothing read (`metric_frame`)", _frames(path), floor),
     ]
 
 
@@ -119,7 +135,7 @@ def _event_rows(folder: Path) -> list[str]:
     peer.Reload()
     assert sum(len(peer.Scalars(tag)) for tag in peer.Tags()["scalars"]) == points
     spent = time.process_time() - before
-    peak = _peak("tensorboard", events)
+    peak = _peak(_READ.format(module="tensorboard"), events)
     return [
         _row(name, "EventAccumulator, `size_guidance` unlimited", spent, spent),
         _row("", f"read, every point, checksums verified; the process peaks at {peak} MiB", own, spent),
@@ -187,9 +203,15 @@ def _best(jobs: dict[str, Callable[[], object]]) -> dict[str, float]:
     return best
 
 
-def _peak(module: str, path: Path) -> int:
-    """Most memory, in MiB, that a process holds which only reads one path."""
-    code = _PEAK.format(module=module)
+def _frames(path: Path) -> float:
+    """CPU time of the metric frames of a path's runs."""
+    runs = load(path)
+    return _best({"frames": lambda: [metric_frame(run) for run in runs]})["frames"]
+
+
+def _peak(read: str, path: Path) -> int:
+    """Most memory, in MiB, that a process holds which only does one thing with one path."""
+    code = _PEAK.format(read=read)
     return int(subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout)
 
 

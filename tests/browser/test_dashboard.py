@@ -155,6 +155,10 @@ def test_an_export_is_uploaded_and_lies_in_the_overlay(open_page):
     assert all(any(name in entry for entry in legend(page)) for name in names)
     assert any("ESS of the total" in entry for entry in legend(page))
     shot(page, "compare_uploaded_1440")
+    shown = legend(page)
+    assert "runs=" in page.url
+    page.reload()
+    assert legend(page) == shown
 
 
 def test_a_bad_file_is_one_sentence(open_page):
@@ -163,6 +167,7 @@ def test_a_bad_file_is_one_sentence(open_page):
     page.wait_for_selector("[data-testid=stAlertContentError]")
     told = page.locator("[data-testid=stAlertContentError]").inner_text()
     assert "notes.csv" in told
+    assert "TensorBoard" not in told
     assert "Traceback" not in page.locator("body").inner_text()
     shot(page, "upload_bad_file_1440")
 

@@ -62,3 +62,18 @@ def test_without_a_step_key_the_log_stays_as_it_is():
     log = raw(("k", 5, 0.1))
     assert timed(log, ("gs",)).raw is log
     assert timed(log, ()).raw is log
+
+
+def test_rows_that_lack_the_first_step_are_placed_by_the_next():
+    """slime logs `rollout/step` and `train/step` in rows of their own."""
+    rows = []
+    for step in range(3):
+        rows += [("rollout/step", 2 * step, float(step)), ("rollout/raw_reward", 2 * step, 0.5)]
+        rows += [("train/step", 2 * step + 1, float(step)), ("train/ppo_kl", 2 * step + 1, 0.1)]
+    found = timed(raw(*rows), ("train/step", "rollout/step"))
+    steps = {}
+    for row in found.raw.scalars.to_pylist():
+        steps.setdefault(row["key"], []).append(row["step"])
+    assert steps == {"train/ppo_kl": [0, 1, 2], "rollout/raw_reward": [0, 1, 2]}
+    assert found.caveats == {"rollout/raw_reward": "its step is rollout/step, another clock than train/step"}
+    assert sum(problem.rows for problem in found.raw.problems) == 6

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ingest._mapping import map_scalars
-from ingest.dialect import Dialect, Key
+from ingest._mapping import by_key, map_scalars
+from ingest.dialect import Derived, Dialect, Key
 from ingest.run import ProblemKind, RawLog
-from ingest.schema import RAW_SCALARS
+from ingest.schema import RAW_SCALARS, SCALARS
 
 
 def raw(*rows, config=None):
@@ -88,3 +88,34 @@ def test_interleaved_keys_keep_the_order_of_the_file_within_a_step():
     rows, _ = mapped(log, Key(raw="a", quantity="reward.mean"), Key(raw="b", quantity="entropy.mean"))
     by_key = {name: [row["value"] for row in rows if row["source_key"] == name] for name in "ab"}
     assert by_key == {"a": [3.0, 1.0, 5.0], "b": [2.0, 4.0]}
+
+
+def test_derived_values_come_last_in_their_step():
+    columns = {"quantity": "kl.total.k1", "source_key": "a", "caveat": "derived: x", "wall_time": None}
+    derived = pa.Table.from_pylist([{"step": step, "value": float(-step), **columns} for step in (3, 1, 2)], schema=SCALARS)
+    key = Key(raw="a", quantity="reward.mean")
+    dialect = Dialect(id="d", title="d", old_is="", keys=(key,), derive=lambda *_: Derived(scalars=derived))
+    table, _ = map_scalars(raw(("a", 1, 1.0), ("a", 2, 2.0), ("a", 2, 4.0)), dialect, {})
+    assert table.column("value").to_pylist() == [1.0, -1.0, 2.0, 4.0, -2.0, -3.0]
+    assert table.column("caveat").to_pylist() == ["", "derived: x", "", "", "derived: x", "derived: x"]
+
+
+def test_a_mark_is_on_every_value_of_its_key_and_step_and_on_no_other():
+    log = raw(("a", 1, 1.0), ("b", 1, 2.0), ("a", 2, 3.0), ("b", 2, 4.0), ("a", 2, 5.0))
+    keys = (Key(raw="a", quantity="reward.mean", caveat="c"), Key(raw="b", quantity="entropy.mean"))
+    marks = {("a", 2): "seam", ("b", 9): "nowhere"}
+    table, _ = map_scalars(log, Dialect(id="d", title="d", old_is="", keys=keys), {}, marks, {"b": "apart"})
+    said = [(row["value"], row["caveat"]) for row in table.to_pylist()]
+    assert said == [(1.0, "c"), (2.0, "apart"), (3.0, "c; seam"), (5.0, "c; seam"), (4.0, "apart")]
+
+
+def test_times_follow_their_values_into_another_order():
+    rows = [{"key": "a", "step": step, "value": float(step), "wall_time": wall} for step, wall in ((2, 20.0), (1, None), (3, 30.0))]
+    log = replace(raw(), scalars=pa.Table.from_pylist(rows, schema=RAW_SCALARS))
+    found, _ = mapped(log, Key(raw="a", quantity="reward.mean"))
+    assert [(row["step"], row["wall_time"]) for row in found] == [(1, None), (2, 20.0), (3, 30.0)]
+
+
+def test_rows_by_key_keep_their_order():
+    found = by_key(raw(("b", 1, 1.0), ("a", 1, 2.0), ("b", 2, 3.0)).scalars)
+    assert [(name, rows.column("value").to_pylist()) for name, rows in found] == [("b", [1.0, 3.0]), ("a", [2.0])]

@@ -24,8 +24,16 @@ def test_the_later_segment_stands_and_its_first_value_is_marked():
     assert (note.kind, note.rows, note.place) == (ProblemKind.NOTE, 0, "step 3")
 
 
-def test_a_segment_that_has_not_caught_up_yet_still_voids_what_it_will_overwrite():
-    assert values(joined(log(1, 2, 3, 4, 5, 2, 3))) == [(1, 0.0), (2, 5.0), (3, 6.0)]
+def test_what_a_later_segment_has_not_reached_yet_stays_and_is_marked():
+    found = joined(log(1, 2, 3, 4, 5, 2, 3))
+    assert sorted(values(found)) == [(1, 0.0), (2, 5.0), (3, 6.0), (4, 3.0), (5, 4.0)]
+    assert "before the restart, which has not come so far" in found.marks["k", 4]
+    assert sum(problem.rows for problem in found.raw.problems) == 2
+
+
+def test_one_early_row_at_the_end_of_a_log_costs_one_value():
+    found = joined(log(*range(1, 41), 3))
+    assert [step for step, _ in sorted(values(found))] == list(range(1, 41))
 
 
 def test_two_restarts():

@@ -123,3 +123,13 @@ def test_a_mapping_is_enough_where_no_dialect_knows_a_key(tmp_path):
     (run,) = load(path, mapping=parse('[keys."zz/*"]\nquantity = "reward.mean"', "m"))
     assert (run.dialect, rows(run)) == ("mapping", {"reward.mean": (1.5, "zz/a")})
     assert "the mapping names 1 of the 1 keys" in run.why
+
+
+def test_a_name_that_the_log_does_not_have_is_said_with_its_neighbour(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"step": 1, "my/kl": 0.1}\n', encoding="utf-8")
+    keys = tuple(Key(raw=name, quantity=quantity) for name, quantity in (("my/kl", "kl.total.k3"), ("my/kll", "kl.total.k1")))
+    (run,) = load(log, mapping=UserMapping(keys=keys))
+    (note,) = [problem for problem in run.problems if problem.place == "key my/kll"]
+    assert note.what.endswith("it has my/kl")
+    assert note.rows == 0

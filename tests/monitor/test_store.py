@@ -111,6 +111,31 @@ def test_files_from_several_folders_are_one_upload(tmp_path):
     assert not upload.whole
 
 
+def test_a_file_keeps_its_own_name_where_the_stored_one_differs(tmp_path):
+    own = 'chart (1) = übel "x" \x7f\udc80.csv'
+    upload = store.save([(f"C:\\logs\\{own}", b"1"), ("plain.csv", b"2")], tmp_path)
+    assert upload.names == (("chart_1_ubel_x_.csv", own.replace("\udc80", "?")),)
+    assert [upload.own(path.name) for path in upload.paths] == [own.replace("\udc80", "?"), "plain.csv"]
+    assert upload.title == f"{own} and 1 more".replace("\udc80", "?")
+    assert store.uploads(tmp_path) == (upload,)
+
+
+def test_an_upload_can_be_renamed_and_stays_what_it_is(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "steps.jsonl").write_text("{}")
+    whole = store.save_paths([run], tmp_path / "home")
+    store.rename(whole.id, "mine", tmp_path / "home")
+    (again,) = store.uploads(tmp_path / "home")
+    assert (again.title, again.whole) == ("mine", True)
+    odd = store.save([("a b.csv", b"1")], tmp_path / "home")
+    store.rename(odd.id, "odd", tmp_path / "home")
+    store.rename(odd.id, "", tmp_path / "home")
+    assert store.uploads(tmp_path / "home")[1].title == "a b.csv"
+    with pytest.raises(ValueError, match="not the id"):
+        store.rename("../x", "mine", tmp_path / "home")
+
+
 def test_a_mapping_lies_beside_the_files_and_is_none_of_them(tmp_path):
     first, second = store.save([("a.csv", b"1")], tmp_path), store.save([("b.csv", b"2")], tmp_path)
     assert store.mapping_of(first) is None

@@ -197,7 +197,7 @@ def test_a_kept_upload_can_be_named_later(app):
     app.session_state[upload.OUTCOMES] = []
     app.run()
     assert not [each for each in app.button if each.label == "Save"]
-    next(each for each in app.button if each.label == "Name keys").click().run()
+    next(each for each in app.button if each.label == "Edit").click().run()
     assert meaning(app, "mystery").value == "not mapped"
 
 
@@ -205,7 +205,7 @@ def test_of_many_keys_some_are_drawn_and_the_others_are_found(app):
     many = ", ".join(f'"zz/key{number:03}": {number}' for number in range(60))
     drop(app, ("steps.jsonl", b'{"step": 1, %s}\n' % many.encode()))
     assert len([each for each in app.selectbox if each.label.startswith("Meaning")]) == 25
-    (find,) = app.text_input
+    (find,) = [each for each in app.text_input if each.label.startswith("Find")]
     find.set_value("key05").run()
     assert len([each for each in app.selectbox if each.label.startswith("Meaning")]) == 10
 
@@ -226,16 +226,126 @@ def test_files_that_are_one_log_stay_together():
     assert groups([one, j, two]) == [[one, two], [j]]
 
 
-def test_what_was_just_uploaded_is_shown_even_when_the_choice_is_full(app, samples):
-    for number in range(10):
-        write_run(samples / f"more{number:02}", seed=20 + number)
-    app.query_params["runs"] = ["v1_broken", "v1_fixed", *(f"more{number:02}" for number in range(10))]
+def sweep(count):
+    """A chart export of so many runs."""
+    names = ",".join(f'"sweep_{number:03} - rl/ess"' for number in range(count))
+    return f'"Step",{names}\n1{",0.5" * count}\n2{",0.5" * count}\n'.encode()
+
+
+def test_more_runs_than_the_overlay_holds_are_read_and_the_first_are_added(app):
+    drop(app, ("sweep.csv", sweep(100)))
+    assert "sweep.csv: 100 runs read; the overlay holds 12: the first 12 were added (sweep_000, " in said(app.success)
+    assert "selected" not in said(app.success)
+    assert "runs sweep_000, sweep_001, sweep_002, sweep_003, sweep_004, sweep_005 and 94 more" in said(app.markdown)
+    turn_to(app, "compare")
+    assert app.multiselect(key="runs").value == [f"sweep_{number:03}" for number in range(12)]
+    assert "91 more runs are here and not shown" in said(app.caption)
+
+
+def test_what_the_user_has_chosen_is_not_pushed_out(app, samples):
+    mine = ["v1_broken", *(f"more{number:02}" for number in range(10))]
+    for number, name in enumerate(mine[1:]):
+        write_run(samples / name, seed=20 + number)
+    app.query_params["runs"] = mine
     app.run()
     drop(app, ("ess.csv", CSV))
+    assert "ess.csv: 3 runs read; the overlay holds 12: the first 1 was added (V0 reference)." in said(app.success)
+    drop(app, ("sweep.csv", sweep(2)))
+    assert "sweep.csv: 2 runs read (sweep_000, sweep_001); the overlay holds 12 and is full: none was added." in said(app.success)
     turn_to(app, "compare")
     assert not app.exception
-    assert app.multiselect(key="runs").value[-3:] == ["V0-reference", "broken-V1", "fixed-V1"]
-    assert len(app.multiselect(key="runs").value) == 12
+    assert app.multiselect(key="runs").value == [*mine, "V0-reference"]
+
+
+def rows(app):
+    return [each.value.replace("\\", "") for each in app.markdown if " · added " in each.value]
+
+
+def test_files_of_one_name_are_told_apart(app):
+    drop(app, ("steps.jsonl", JSONL))
+    drop(app, ("steps.jsonl", JSONL + b'{"step": 3, "reward.mean": 0.5}\n'))
+    assert "(steps (2))" in said(app.success)
+    assert [row.split("  \n")[0] for row in rows(app)] == ["**steps.jsonl** · run steps", "**steps.jsonl** · run steps (2)"]
+    (name,) = [each for each in app.text_input if each.label == "Name"]
+    name.set_value("lr 1e-5").run()
+    assert "lr 1e-5: 1 run read and selected (lr 1e-5)" in said(app.success)
+    assert rows(app)[1].startswith("**lr 1e-5** · run lr 1e-5 ")
+    turn_to(app, "compare")
+    assert {"steps", "lr 1e-5"} <= set(app.multiselect(key="runs").options)
+    assert len(app.multiselect(key="runs").value) == 4
+
+
+def test_an_upload_is_listed_with_its_size_and_its_own_name(app):
+    drop(app, ("meine Läufe *1*.jsonl", JSONL))
+    assert "meine Läufe *1*.jsonl: 1 run read" in said(app.success)
+    (row,) = rows(app)
+    assert row.startswith("**meine Läufe *1*.jsonl** · run meine_Laufe_1_ ")
+    assert f"kept as meine_Laufe_1_.jsonl · {len(JSONL)} bytes · added 2" in row
+
+
+def test_every_bad_file_of_a_batch_has_its_own_sentence(app):
+    drop(app, ("ess.csv", CSV), ("blank.csv", b"\n"), ("notes.csv", b"hello;there"), ("torn.jsonl", b"{broken"), ("empty.jsonl", b""))
+    assert "ess.csv: 3 runs read and selected" in said(app.success)
+    assert len(app.success) == 1
+    told = sorted(each.value.replace("\\", "") for each in app.error)
+    assert [sentence.partition(":")[0] for sentence in told] == ["blank.csv", "empty.jsonl", "notes.csv", "torn.jsonl"]
+    assert told[0] == "blank.csv: expected a file with content, found nothing in it. Export it again and upload that file."
+    (kept,) = store.uploads()
+    assert [path.name for path in kept.paths] == ["ess.csv"]
+
+
+def test_a_torn_part_of_a_token_log_leaves_the_others(app, tmp_path):
+    part = (write_run(tmp_path / "theirs", seed=8) / "tokens.parquet").read_bytes()
+    drop(app, ("part-0.parquet", part), ("part-1.parquet", b"PAR1"))
+    assert "1 run read and selected (part-0)" in said(app.success)
+    assert [each.value.replace("\\", "").partition(":")[0] for each in app.error] == ["part-1.parquet"]
+
+
+def test_files_that_only_fail_together_are_one_sentence_that_names_them(app, monkeypatch):
+    monkeypatch.setattr(store, "MAX_FILES", 1)
+    drop(app, ("a.csv", CSV), ("b.csv", CSV + b"\n"))
+    (error,) = app.error
+    assert "at most 1 files at once" in error.value
+    assert "Not kept with it: a.csv, b.csv" in error.value.replace("\\", "")
+    assert store.uploads() == ()
+
+
+def test_an_upload_of_the_same_files_outlives_a_batch_with_a_bad_one(app):
+    drop(app, ("ess.csv", CSV))
+    drop(app, ("ess.csv", CSV), ("notes.csv", b"hello;there"))
+    assert len(store.uploads()) == 1
+    assert "3 runs read and selected" in said(app.success)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("run.toml", b"seed = 1", "run.toml: settings only; drop it together with its log (a step log, Parquet parts)."),
+        ("my run.toml", b"seed = 1", "my run.toml: settings only; drop it together with its log (a step log, Parquet parts)."),
+        ("torn.toml", b"seed =", "torn.toml: no known kind of log. What can be read is listed at the side."),
+        ("notes.csv", b"hello;there", "notes.csv: no known kind of log (no CSV metric log: none of its columns (hello, there) is a step"),
+    ],
+)
+def test_what_nobody_reads_is_told_in_a_few_words(app, name, content, sentence):
+    drop(app, (name, content))
+    (error,) = app.error
+    told = error.value.replace("\\", "")
+    assert told.startswith(sentence)
+    assert "TensorBoard" not in told
+
+
+def test_the_way_on_stands_above_what_was_not_mapped(app):
+    many = ", ".join(f'"zz/key{number:03}": {number}' for number in range(60))
+    drop(app, ("steps.jsonl", b'{"step": 1, "reward.mean": 1, %s}\n' % many.encode()))
+    order = [each.label if each.type == "button" else each.type for each in app.main if each.type in {"button", "table"}]
+    assert order.index("Show in the overlay") < order.index("table")
+    assert "60 rows; the table scrolls" in said(app.caption)
+
+
+def test_a_log_without_known_keys_is_named_without_our_folder_on_the_compare_page(app):
+    drop(app, ("steps.jsonl", UNKNOWN))
+    turn_to(app, "compare")
+    assert said(app.error).startswith("steps.jsonl, run steps: None of the logged keys is known")
 
 
 @pytest.mark.parametrize("container", sorted(name for name, maker in MAKERS.items() if maker.kind != ADDRESS))
