@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,10 +63,18 @@ def raw_logs(path: Paths) -> tuple[RawLog, ...]:
 def _raws(path: Paths, failed: _Failed) -> tuple[RawLog, ...]:
     paths = [path] if isinstance(path, (str, Path)) else list(dict.fromkeys(path))
     reads = [each for one in paths for each in _reads(str(one))]
-    raws = join(merged(failed.passed_over(reads) if reads else []))
+    raws = _told_apart(join(merged(failed.passed_over(reads) if reads else [])))
     if not any(raw.scalars.num_rows or _has_tokens(raw) or raw.config for raw in raws):
         raise _nothing(paths)
     return raws
+
+
+def _told_apart(raws: Sequence[RawLog]) -> tuple[RawLog, ...]:
+    """Logs that are named after files of one name take the name of their folder: seed0/metrics.jsonl is seed0, not one of three metrics."""
+    names = Counter(raw.name for raw in raws)
+    folders = {raw.path: Path(raw.path).parent.name for raw in raws if names[raw.name] > 1 and raw.name == Path(raw.path).stem}
+    apart = Counter(folders.values())
+    return tuple(replace(raw, name=folders[raw.path]) if apart[folders.get(raw.path, "")] == 1 else raw for raw in raws)
 
 
 def _has_tokens(raw: RawLog) -> bool:

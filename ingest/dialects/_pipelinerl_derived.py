@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +14,9 @@ from ingest.dialect import Derived
 from ingest.dialects import _fast_llm
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
 from ingest.schema import SCALARS
+
+Floats = npt.NDArray[np.float64]
+Logged = tuple[npt.NDArray[np.int64], Floats]  # steps, rising, and the value at each
 
 _ESS_KEYS = ("rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum", "rl/num_output_tokens_sum")
 _ESS_CAVEAT = "derived: sum² / (tokens · sum of squares) over the tokens of the step, as later versions log rl/ess"
@@ -33,14 +38,15 @@ def derive(raw: RawLog, config: Config, *, ess_caveat: str) -> Derived:
     """
     logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", *_LAGS, _SAMPLES)}
     tables, problems = [], []
-    if not logged["rl/ess"]:
+    if not logged["rl/ess"][0].size:
         caveat = "; ".join(part for part in (_ESS_CAVEAT, ess_caveat) if part)
         tables.append(_joined("ess.total.token", _ESS_KEYS, logged, _ess, caveat))
     caveat = "derived: mean over sequences of per-sequence token means"
     tables.append(_joined("log_ratio.total.mean", ("rl/new_logprobs", "rl/old_logprobs"), logged, lambda new, old: new - old, caveat))
-    lag = next((key for key in _LAGS if logged[key]), None)
+    lag = next((key for key in _LAGS if logged[key][0].size), None)
     if lag:
-        samples, source = samples_per_step(config, logged[_SAMPLES])
+        steps, counts = logged[_SAMPLES]
+        samples, source = samples_per_step(config, dict(zip(steps.tolist(), counts.tolist(), strict=True)))
         if samples:
             caveat = f"derived: samples divided by {samples:g} samples per optimizer step ({source}); of the oldest response at its start"
             tables.append(_joined("version_lag.max", (lag,), logged, lambda behind: behind / samples, caveat))
@@ -75,33 +81,30 @@ def _positive(value: str | float | None) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
-def _by_step(scalars: pa.Table, key: str) -> dict[int, float]:
+def _by_step(scalars: pa.Table, key: str) -> Logged:
+    """Steps of a key, rising, and its value at each: the last of a step that was logged again."""
     rows = scalars.filter(pc.equal(scalars.column("key"), key))
-    return dict(zip(rows.column("step").to_pylist(), rows.column("value").to_pylist(), strict=True))
+    steps, values = rows.column("step").to_numpy(), rows.column("value").to_numpy()
+    unique, last = np.unique(steps[::-1], return_index=True)
+    return unique, values[steps.size - 1 - last]
 
 
-def _ess(total: float, squared: float, tokens: float) -> float:
-    return total * total / (squared * tokens) if squared * tokens else float("nan")
+def _ess(total: Floats, squared: Floats, tokens: Floats) -> Floats:
+    below = squared * tokens
+    ess: Floats = np.divide(total * total, below, out=np.full(below.shape, np.nan), where=below != 0)
+    return ess
 
 
-def _joined(
-    quantity: str,
-    keys: tuple[str, ...],
-    logged: Mapping[str, Mapping[int, float]],
-    formula: Callable[..., float],
-    caveat: str,
-) -> pa.Table:
+def _joined(quantity: str, keys: tuple[str, ...], logged: Mapping[str, Logged], formula: Callable[..., Floats], caveat: str) -> pa.Table:
     """One quantity at every step that has all the keys, as SCALARS."""
-    steps = sorted(set.intersection(*(set(logged[key]) for key in keys)))
-    rows = [
-        {
-            "step": step,
-            "quantity": quantity,
-            "value": formula(*(logged[key][step] for key in keys)),
-            "source_key": ", ".join(keys),
-            "caveat": caveat,
-            "wall_time": None,
-        }
-        for step in steps
-    ]
-    return pa.Table.from_pylist(rows, schema=SCALARS)
+    steps = reduce(np.intersect1d, (logged[key][0] for key in keys))
+    length = steps.size
+    columns = {
+        "step": pa.array(steps, pa.int64()),
+        "quantity": pa.repeat(pa.scalar(quantity), length),
+        "value": pa.array(formula(*(logged[key][1][np.searchsorted(logged[key][0], steps)] for key in keys)), pa.float64()),
+        "source_key": pa.repeat(pa.scalar(", ".join(keys)), length),
+        "caveat": pa.repeat(pa.scalar(caveat), length),
+        "wall_time": pa.nulls(length, pa.float64()),
+    }
+    return pa.Table.from_arrays([columns[field.name] for field in SCALARS], schema=SCALARS)

@@ -127,3 +127,11 @@ def test_nothing_at_all(tmp_path):
         load(tmp_path / "absent")
     with pytest.raises(ReadError, match="no path"):
         load([])
+
+
+def test_files_of_one_name_take_the_names_of_their_folders(tmp_path):
+    for seed in ("seed0", "seed1"):
+        (tmp_path / seed).mkdir()
+        (tmp_path / seed / "metrics.jsonl").write_text('{"step": 1, "reward.mean": 0.5}\n', encoding="utf-8")
+    assert [run.name for run in load(tmp_path)] == ["seed0", "seed1"]
+    assert [run.name for run in load(tmp_path / "seed0" / "metrics.jsonl")] == ["metrics"]
