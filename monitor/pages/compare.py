@@ -35,8 +35,7 @@ Frames = Mapping[str, Framed]
 def show(desk: Desk) -> None:
     """Draw the page."""
     library = desk.library
-    for failure in library.failures:
-        st.error(for_markdown(failure.sentence))
+    _failures(library)
     choice = sidebar(library)
     if choice.refused:
         st.warning(" ".join(for_markdown(sentence) for sentence in choice.refused), icon=":material/link_off:")
@@ -62,6 +61,16 @@ def show(desk: Desk) -> None:
     _problems(library, frames)
     _meanings(drawn)
     _data(candidates, references, drawn)
+
+
+def _failures(library: Library) -> None:
+    """What could not be read; a log that only waits for names is no error of the runs that are looked at."""
+    for failure in library.failures:
+        if failure.unnamed:
+            said = f"{failure.title} is no run yet: none of its keys is known. Name them on the Upload page."
+            st.caption(for_markdown(said))
+        else:
+            st.error(for_markdown(failure.sentence))
 
 
 def _frames(library: Library, choice: Choice) -> Frames:

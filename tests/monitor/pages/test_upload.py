@@ -345,7 +345,7 @@ def test_the_way_on_stands_above_what_was_not_mapped(app):
 def test_a_log_without_known_keys_is_named_without_our_folder_on_the_compare_page(app):
     drop(app, ("steps.jsonl", UNKNOWN))
     turn_to(app, "compare")
-    assert said(app.error).startswith("steps.jsonl, run steps: None of the logged keys is known")
+    assert "steps.jsonl is no run yet: none of its keys is known" in said(app.caption).replace("\\", "")
 
 
 @pytest.mark.parametrize("container", sorted(name for name, maker in MAKERS.items() if maker.kind != ADDRESS))
