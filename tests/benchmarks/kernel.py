@@ -179,7 +179,8 @@ nanoseconds. {tokens.num_rows:,} synthetic tokens, {tokens.num_columns} columns,
 _LAYOUT_HEAD = """## The layout that the recorder writes
 
 Columns that cannot be null, a row group per step, zstd, byte-stream split for floats, dictionaries for integers (differences
-for positions), checksums, one page per row group and column. Each row below gives up one of these; the last two also the checksums and the differences.
+for positions), checksums, one page per row group and column. Each row below gives up one of these; the last two also the
+checksums and the differences.
 
 | layout | bytes per token | size | decoding |
 |---|---|---|---|"""
