@@ -18,7 +18,7 @@ from monitor.metrics.series import Series
 
 Floats = npt.NDArray[np.float64]
 
-ALLOWED = 2.0  # reference noise units; the yardstick of parity is 2 as well (metrics.md, section 8)
+ALLOWED = 2.0  # reference noise units; the yardstick of parity is 2 as well (definitions, section 8)
 DRIFT = 0.5  # Page's reference value for a shift of one unit
 LIMIT = 8.0  # docs/decisions/0002-comparison.md has the counts of false alarms
 WORST = 4.0  # one step alone never raises the alarm, however far it lies: a lone spike is a crossing or an outlier, not a divergence

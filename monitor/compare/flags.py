@@ -17,7 +17,7 @@ from monitor.metrics.crossings import Crossing, crossings
 from monitor.metrics.series import Series, series
 
 _RULE = re.compile(r"\s*(?P<metric>[A-Za-z_][\w.]*)\s*(?P<comparison><=|>=|<|>)\s*(?P<threshold>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*")
-DEFAULT_RULES = ("ess.lag.token < 0.5", "ess.lag.sequence < 0.5")  # metrics.md, section 5: both levels, each by name
+DEFAULT_RULES = ("ess.lag.token < 0.5", "ess.lag.sequence < 0.5")  # definitions, section 5: both levels, each by name
 
 
 class RuleError(RatiometerError):

@@ -1,6 +1,6 @@
 """Whether a candidate is as close to the reference as the reference's seeds are to each other.
 
-Yardstick (metrics.md, section 8): distance(candidate, reference) / distance(reference seed A, reference seed B), per metric; at
+Yardstick (definitions, section 8): distance(candidate, reference) / distance(reference seed A, reference seed B), per metric; at
 most 2 is parity. A distance is the mean over the steps that both cover of the absolute difference of the smoothed curves.
 """
 
@@ -17,7 +17,7 @@ from monitor.compare.reference import NOISE_IN_RESIDUAL, SMOOTHING, on_steps
 from monitor.metrics.series import Series
 from monitor.metrics.smoothing import ema
 
-PARITY = 2.0  # metrics.md, section 8: the standard that DLC is held to
+PARITY = 2.0  # definitions, section 8: the standard that DLC is held to
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What the reference does, step by step: its centre, its band over seeds, and its own noise.
 
-The noise is what a deviation is measured in (metrics.md, section 8): from seed to seed where several seeds exist, otherwise the
+The noise is what a deviation is measured in (definitions, section 8): from seed to seed where several seeds exist, otherwise the
 residual of the one reference around its smoothed curve.
 """
 
