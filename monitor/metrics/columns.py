@@ -104,19 +104,24 @@ def by_step(table: pa.Table) -> Iterator[tuple[int, Columns]]:
 
 def _of(table: pa.Table) -> Columns:
     generator = "same_weights_logprob" if "same_weights_logprob" in table.column_names else "old_logprob"
-    mask = _view(table, "loss_mask") if "loss_mask" in table.column_names else _frozen(np.ones(table.num_rows, np.uint8))
+    mask = view(table, "loss_mask") if "loss_mask" in table.column_names else _frozen(np.ones(table.num_rows, np.uint8))
     names = ("step", "sample_id", "advantage", "reward", "entropy", "rollout_version", "trainer_version", "old_version", "position")
     return Columns(
         mask=mask,
-        rollout=_view(table, "rollout_logprob"),
-        generator=_view(table, generator),
+        rollout=view(table, "rollout_logprob"),
+        generator=view(table, generator),
         stands_in=generator == "old_logprob",
-        current=_view(table, "current_logprob"),
-        **{name: _view(table, name) for name in names},
+        current=view(table, "current_logprob"),
+        **{name: view(table, name) for name in names},
     )
 
 
-def _view(table: pa.Table, name: str) -> NDArray[Any]:
+def view(table: pa.Table, name: str) -> NDArray[Any]:
+    """A canonical column as a read-only numpy array, without a copy where nothing is missing; length 0 where the table lacks it.
+
+    Raises:
+        ReadError: a whole-number column has rows without a value.
+    """
     kind = TOKENS.field(name).type
     if name not in table.column_names:
         return _frozen(np.zeros(0, kind.to_pandas_dtype()))

@@ -1,0 +1,155 @@
+"""Every rule asked in the order of the questions, and one verdict: the first layer at fault, or what this log cannot tell.
+
+Data first, then semantics, inference path, numerics, and only then lag and the objective (field reports, C2): a correction in the loss can
+hide a broken engine, so the objective is never blamed while an earlier layer is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from graphlib import TopologicalSorter
+
+import pyarrow as pa
+
+from ingest.discover import discover
+from ingest.run import Run
+from monitor.diagnosis.case import Case
+from monitor.diagnosis.outcome import LAYERS, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.portrait import portray
+from monitor.diagnosis.rule import Rule
+from monitor.metrics.frame import metric_frame
+
+
+class State(StrEnum):
+    """What is known about a layer."""
+
+    FAULT = "at fault"
+    CLEAR = "clear"
+    UNKNOWN = "cannot be told"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A rule with its outcome."""
+
+    rule: Rule
+    outcome: Outcome
+
+    @property
+    def at_fault(self) -> bool:
+        """Whether the rule found its fault; a note is no fault."""
+        return isinstance(self.outcome, Finding) and self.outcome.severity is not Severity.NOTE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """The answers of all rules about one run, in the order of the questions."""
+
+    run: Run
+    answers: tuple[Answer, ...]
+
+    @property
+    def findings(self) -> tuple[Answer, ...]:
+        """Rules that found something, notes included."""
+        return tuple(one for one in self.answers if isinstance(one.outcome, Finding))
+
+    @property
+    def skipped(self) -> tuple[Answer, ...]:
+        """Rules that could not look."""
+        return tuple(one for one in self.answers if isinstance(one.outcome, Skipped))
+
+    @property
+    def first(self) -> Answer | None:
+        """The first fault in the order of the questions."""
+        return next((one for one in self.answers if one.at_fault), None)
+
+    @property
+    def layer(self) -> Layer | None:
+        """The layer of the first fault; None where none was found."""
+        return self.first.rule.layer if self.first else None
+
+    def state(self, layer: Layer) -> State:
+        """What is known about a layer."""
+        own = [one for one in self.answers if one.rule.layer is layer]
+        if any(one.at_fault for one in own):
+            return State.FAULT
+        keystones = [one for one in own if one.rule.keystone]
+        return State.CLEAR if keystones and not any(isinstance(one.outcome, Skipped) for one in keystones) else State.UNKNOWN
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the fault that comes first, or that none was found and what could not be told."""
+        if self.first and isinstance(self.first.outcome, Finding):
+            more = len({one.rule.layer for one in self.answers if one.at_fault}) - 1
+            later = f"; {more} later {'layer has' if more == 1 else 'layers have'} findings too: mend this one first" if more else ""
+            return f"{self.first.rule.layer.words}: {self.first.outcome.what}{later}"
+        unknown = [layer for layer in LAYERS if layer is not Layer.OBJECTIVE and self.state(layer) is State.UNKNOWN]
+        if not unknown:
+            return "nothing found: engine and trainer agree, as far as these logs can show"
+        record = dict.fromkeys(name for one in self.skipped if one.rule.keystone and isinstance(one.outcome, Skipped) for name in one.outcome.record)
+        names = ", ".join(layer.words for layer in unknown)
+        what = f"; record {', '.join(record)}" if record else ""
+        return f"nothing found in what this log shows; cannot be told: {names}{what}"
+
+
+def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagnosis:
+    """Ask every rule about one run.
+
+    Args:
+        case: the run.
+        progress: told the title of each rule before it is asked.
+    """
+    answers: dict[str, Answer] = {}
+    for rule in rules():
+        if progress:
+            progress(rule.title)
+        answers[rule.id] = Answer(rule=rule, outcome=_ask(rule, case, answers))
+    order = {layer: place for place, layer in enumerate(LAYERS)}
+    return Diagnosis(run=case.run, answers=tuple(sorted(answers.values(), key=lambda one: order[one.rule.layer])))
+
+
+def case_of(run: Run, frame: pa.Table | None = None, references: Mapping[str, pa.Table] | None = None) -> Case:
+    """A run made ready: its metric frame, unless given, and the portrait of its tokens are computed."""
+    own = metric_frame(run) if frame is None else frame
+    return Case(run=run, frame=own, portrait=portray(run), references=references or {})
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """All rules: by layer, and inside a layer after those whose finding explains theirs."""
+    found = {rule.id: rule for rule in discover("monitor.diagnosis.rules", "RULE")}
+    before = TopologicalSorter({name: [other for other in rule.after if other in found] for name, rule in sorted(found.items())})
+    place = {name: number for number, name in enumerate(before.static_order())}
+    order = {layer: number for number, layer in enumerate(LAYERS)}
+    return tuple(sorted(found.values(), key=lambda rule: (rule.last_resort, order[rule.layer], place[rule.id])))
+
+
+def _ask(rule: Rule, case: Case, answers: Mapping[str, Answer]) -> Outcome:
+    explained = next((answers[name].rule.title for name in rule.after if name in answers and answers[name].at_fault), None)
+    if explained:
+        return Skipped(why=f"explained by another finding, {explained!r}: mend that first, then look again")
+    missing = rule.missing(case)
+    if missing:
+        return Skipped(why="this log does not have what it takes", record=tuple(name.removeprefix("token:") for name in missing))
+    if rule.last_resort and (blocked := _earlier(rule.layer, answers)):
+        return blocked
+    return rule.check(case)
+
+
+def _earlier(layer: Layer, answers: Mapping[str, Answer]) -> Skipped | None:
+    """Why a last resort may not be asked: an earlier layer is at fault, or unknown. None where all are clear."""
+    for earlier in LAYERS[: LAYERS.index(layer)]:
+        own = [one for one in answers.values() if one.rule.layer is earlier]
+        if any(one.at_fault for one in own):
+            return Skipped(why=f"the {earlier.words} comes first and is at fault: the objective cannot be blamed before that is mended")
+        unknown = [one for one in own if one.rule.keystone and isinstance(one.outcome, Skipped)]
+        if unknown:
+            record = dict.fromkeys(name for one in unknown if isinstance(one.outcome, Skipped) for name in one.outcome.record)
+            return Skipped(why=f"the {earlier.words} comes first and cannot be told from this log", record=tuple(record))
+    return None
+
+
+__all__ = ["Answer", "Diagnosis", "Passed", "State", "case_of", "diagnose", "rules"]

@@ -1,0 +1,1 @@
+"""One file per verdict, named <layer>_<verdict>.py; each ends in RULE."""
