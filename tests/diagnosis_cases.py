@@ -48,7 +48,7 @@ def case(*, tokens=None, scalars=None, config=None, references=None, **more):
     return case_of(run_of(tokens=tokens, scalars=scalars, config=config, **more), references=references)
 
 
-def sampled(  # noqa: PLR0913 - the switches of a simulation
+def sampled(
     seed=0,
     *,
     steps=4,
@@ -63,14 +63,16 @@ def sampled(  # noqa: PLR0913 - the switches of a simulation
     trainer_temperature=None,
     noise=0.005,
 ):
-    """Token columns of a real sampler: logits by prefix, drawn from softmax(z / T) cut at top_p, scored again by a trainer with rounding noise.
+    """Token columns of a real sampler: logits by prefix, drawn from softmax(z / T) cut at top_p, scored again by a trainer that rounds.
 
     Samples of a group share a prefix until they first differ, as they do in life: the logits at a place depend on all tokens before it.
     `noise` is a logit error of the trainer (nats), independent per token and vocabulary entry.
     """
     rng = np.random.default_rng(seed)
     trainer_temperature = temperature if trainer_temperature is None else trainer_temperature
-    rows = {name: [] for name in ("step", "sample_id", "group_id", "position", "token_id", "rollout_logprob", "same_weights_logprob", "entropy")}
+    rows = {
+        name: [] for name in ("step", "sample_id", "group_id", "position", "token_id", "rollout_logprob", "same_weights_logprob", "entropy")
+    }
     for step in range(1, steps + 1):
         for group in range(groups):
             for sample in range(samples):

@@ -58,6 +58,7 @@ def same_prefix(tokens: StepTokens, temperatures: tuple[float, ...]) -> SamePref
     sizes = sizes[sizes > 1]
     label = np.repeat(np.arange(len(sizes)), sizes)
     a, b, gap = (values - (_sums(values, label, len(sizes)) / sizes)[label] for values in (engine, trainer, trainer - engine))
+    engine_steps, trainer_steps = _differences(engine, trainer, label)
     mean_gap = _sums(trainer - engine, label, len(sizes)) / sizes
     return SamePrefix(
         pairs=float((sizes - 1).sum()),
@@ -67,7 +68,9 @@ def same_prefix(tokens: StepTokens, temperatures: tuple[float, ...]) -> SamePref
         between=float((sizes * mean_gap**2).sum()),
         within=float((gap * gap).sum()),
         prefixes=float(len(sizes)),
-        **_multiples(tokens, use[several], label, temperatures),
+        engine_multiples=_multiples(engine_steps, temperatures),
+        trainer_multiples=_multiples(trainer_steps, temperatures),
+        differences=float(len(engine_steps)),
     )
 
 
@@ -86,7 +89,7 @@ def _usable(tokens: StepTokens) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
 
 
 def _prefix_hash(tokens: StepTokens) -> NDArray[np.uint64]:
-    """A hash of the token ids before each token of its sequence: a sum that wraps, so that it can be cumulated over all sequences at once."""
+    """A hash of the token ids before each token of its sequence: a sum that wraps, so one cumulation serves all sequences."""
     own = _mixed(tokens.token_id.astype(np.uint64) * _MULTIPLIER + _mixed(tokens.place.astype(np.uint64)))
     before = np.cumsum(own, dtype=np.uint64) - own
     return np.asarray(before - before[tokens.starts][tokens.sequence], np.uint64)
@@ -99,25 +102,20 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _sums(values: Floats, label: NDArray[np.int64], count: int) -> Floats:
-    return np.bincount(label, weights=values, minlength=count)
+    return np.bincount(label, weights=values, minlength=count).astype(float)
 
 
-def _multiples(
-    tokens: StepTokens,
-    use: NDArray[np.int64],
-    label: NDArray[np.int64],
-    temperatures: tuple[float, ...],
-) -> dict[str, Floats | float]:
-    """How many differences of neighbours at one prefix, times a temperature, are multiples of each quantum, for each side."""
-    order = np.lexsort((tokens.engine[use], label))
-    use, label = use[order], label[order]
-    engine, trainer = np.diff(tokens.engine[use]), np.diff(tokens.trainer[use])
+def _differences(engine: Floats, trainer: Floats, label: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Differences of neighbours at one prefix, of each side, where both sides differ at all: two tokens, not the same one twice."""
+    order = np.lexsort((engine, label))
+    engine, trainer, label = np.diff(engine[order]), np.diff(trainer[order]), label[order]
     apart = (label[1:] == label[:-1]) & (np.abs(engine) > ROUNDING) & (np.abs(trainer) > ROUNDING)
-    found = {
-        f"{side}_multiples": np.array([[_count(values[apart] * scale, quantum) for quantum in QUANTA] for scale in temperatures])
-        for side, values in (("engine", engine), ("trainer", trainer))
-    }
-    return {**found, "differences": float(apart.sum())}
+    return engine[apart], trainer[apart]
+
+
+def _multiples(differences: Floats, temperatures: tuple[float, ...]) -> Floats:
+    """How many differences, times each temperature, are multiples of each quantum: (temperatures, QUANTA)."""
+    return np.array([[_count(differences * scale, quantum) for quantum in QUANTA] for scale in temperatures])
 
 
 def _count(values: Floats, quantum: float) -> float:

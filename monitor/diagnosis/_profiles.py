@@ -25,7 +25,8 @@ PAIRS, A, B, AA, AB, BB = range(6)
 
 def table(classes: Ints, x: Floats, count: int) -> Floats:
     """Sums by class (count, 4) of the tokens given."""
-    sums = [np.bincount(classes, weights=weight, minlength=count) for weight in (np.ones(len(x)), x, np.abs(x), x * x)]
+    weights = (np.ones(len(x)), x, np.abs(x), x * x)
+    sums: list[Floats] = [np.bincount(classes, weights=weight, minlength=count).astype(float) for weight in weights]
     return np.stack(sums, axis=1)[:count]
 
 
@@ -114,7 +115,8 @@ def sd(sums: Floats) -> Floats:
 
 
 def _over(sums: Floats, n: Floats) -> Floats:
-    return np.divide(sums, n, out=np.full(np.shape(n), np.nan), where=np.asarray(n) > 0)
+    result: Floats = np.divide(sums, n, out=np.full(np.shape(n), np.nan), where=np.asarray(n) > 0)
+    return result
 
 
 def _binned(values: NDArray[np.generic], edges: NDArray[np.generic]) -> Ints:

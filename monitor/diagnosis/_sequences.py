@@ -39,12 +39,12 @@ class Sequences:
     @property
     def abs_mean(self) -> Floats:
         """Mean |gap| of each response, nats; NaN without tokens."""
-        return np.divide(self.abs_x, self.n, out=np.full(len(self.n), np.nan), where=self.n > 0)
+        return _ratio(self.abs_x, self.n)
 
     @property
     def multiplicative_error(self) -> Floats:
         """Mean exp|gap| of each response; NaN without tokens."""
-        return 1 + np.divide(self.exp_abs, self.n, out=np.full(len(self.n), np.nan), where=self.n > 0)
+        return 1 + _ratio(self.exp_abs, self.n)
 
     def ratio_error(self, n: float) -> float:
         """Standard error of the mean ratio over n tokens, responses being independent; NaN with fewer than two."""
@@ -67,7 +67,9 @@ def sequences(tokens: StepTokens) -> Sequences:
             "weight": np.where(show, np.expm1(x), 0.0),
             "exp_abs": np.where(show, np.expm1(size), 0.0),
         }
-    added = {name: np.bincount(tokens.sequence, weights=values, minlength=count) for name, values in sums.items()}
+    added: dict[str, Floats] = {
+        name: np.bincount(tokens.sequence, weights=values, minlength=count).astype(float) for name, values in sums.items()
+    }
     worst = np.maximum.reduceat(size, tokens.starts)
     onset, before, after = _onset(tokens, size, added["abs_x"], added["n"])
     ends = tokens.starts + tokens.lengths - 1
@@ -89,7 +91,7 @@ def _onset(tokens: StepTokens, size: Floats, total: Floats, n: Floats) -> tuple[
     extreme = np.flatnonzero(size > EXTREME)
     rows, first = np.unique(tokens.sequence[extreme], return_index=True)
     at = extreme[first]
-    running, shown = np.cumsum(size), np.cumsum(tokens.counted)
+    running, shown = np.cumsum(size), np.cumsum(tokens.counted.astype(float))
     start = tokens.starts[rows]
     sum_before = running[at] - size[at] - (running[start] - size[start])
     n_before = shown[at] - tokens.counted[at] - (shown[start] - tokens.counted[start])
@@ -101,7 +103,8 @@ def _onset(tokens: StepTokens, size: Floats, total: Floats, n: Floats) -> tuple[
 
 
 def _ratio(total: Floats, n: Floats) -> Floats:
-    return np.divide(total, n, out=np.full(len(total), np.nan), where=n > 0)
+    result: Floats = np.divide(total, n, out=np.full(len(total), np.nan), where=n > 0)
+    return result
 
 
 def _clustered(sums: Floats, sizes: Floats, n: float) -> float:

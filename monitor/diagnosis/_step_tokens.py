@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ingest.run import Run
-from ingest.tokens import TokenLog, ranges, read_row_group
+from ingest.tokens import TokenLog, TokenPiece, ranges, read_row_group
 from monitor.metrics.columns import view
 
 Floats = NDArray[np.float64]
@@ -126,11 +127,11 @@ def _tables(log: TokenLog) -> Iterator[tuple[int, pa.Table]]:
     yield from ((step, pa.concat_tables(waiting.pop(step), promote_options="default")) for step in sorted(waiting))
 
 
-def _spans(piece: object) -> list[tuple[int, int] | None]:
+def _spans(piece: TokenPiece) -> list[tuple[int, int] | None]:
     """First and last step of each row group; None where the footer does not say, or it would be a range of many steps."""
-    found = ranges(piece, ("step",))  # type: ignore[arg-type]
-    if found is None or len(found) != piece.row_groups:  # type: ignore[attr-defined]
-        return [None] * piece.row_groups  # type: ignore[attr-defined]
+    found = ranges(piece, ("step",))
+    if found is None or len(found) != piece.row_groups:
+        return [None] * piece.row_groups
     return [(int(low), int(high)) for ((low, high),) in found]
 
 
@@ -166,7 +167,7 @@ def _of(step: int, table: pa.Table) -> StepTokens | None:
     )
 
 
-def _taken(table: pa.Table, name: str, order: Ints) -> NDArray[np.generic]:
+def _taken(table: pa.Table, name: str, order: Ints) -> NDArray[Any]:
     """A column in the order of the sequences; length 0 where it was not recorded, or ids are missing in some rows."""
     if name in {"token_id", "group_id"} and name in table.column_names and table.column(name).null_count:
         return np.zeros(0, np.int64)
@@ -174,7 +175,7 @@ def _taken(table: pa.Table, name: str, order: Ints) -> NDArray[np.generic]:
     return column[order] if len(column) else column
 
 
-def _side(columns: dict[str, NDArray[np.generic]]) -> tuple[str, Gap, NDArray[np.bool_]]:
+def _side(columns: dict[str, NDArray[Any]]) -> tuple[str, Gap, NDArray[np.bool_]]:
     """Which column stands for the trainer, what its gap to the engine then is, and which tokens show it."""
     every = np.ones(len(columns["rollout_logprob"]), bool)
     rollout, trained, old = (columns[name] for name in ("rollout_version", "trainer_version", "old_version"))

@@ -77,7 +77,7 @@ class Case:
     @cached_property
     def comparison(self) -> Comparison | None:
         """The run beside its reference; None without one."""
-        return compare(self.frame, self.references, name=self.run.name) if self.references else None
+        return compare(self.frame, dict(self.references), name=self.run.name) if self.references else None
 
     def reference(self, metric: str) -> tuple[Series, ...]:
         """The metric in each seed of the reference that has it."""

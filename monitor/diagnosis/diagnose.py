@@ -6,7 +6,7 @@ hide a broken engine, so the objective is never blamed while an earlier layer is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -89,10 +89,9 @@ class Diagnosis:
         unknown = [layer for layer in LAYERS if layer is not Layer.OBJECTIVE and self.state(layer) is State.UNKNOWN]
         if not unknown:
             return "nothing found: engine and trainer agree, as far as these logs can show"
-        record = dict.fromkeys(name for one in self.skipped if one.rule.keystone and isinstance(one.outcome, Skipped) for name in one.outcome.record)
-        names = ", ".join(layer.words for layer in unknown)
+        record = _to_record(one.outcome for one in self.answers if one.rule.keystone)
         what = f"; record {', '.join(record)}" if record else ""
-        return f"nothing found in what this log shows; cannot be told: {names}{what}"
+        return f"nothing found in what this log shows; cannot be told: {', '.join(layer.words for layer in unknown)}{what}"
 
 
 def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagnosis:
@@ -147,9 +146,14 @@ def _earlier(layer: Layer, answers: Mapping[str, Answer]) -> Skipped | None:
             return Skipped(why=f"the {earlier.words} comes first and is at fault: the objective cannot be blamed before that is mended")
         unknown = [one for one in own if one.rule.keystone and isinstance(one.outcome, Skipped)]
         if unknown:
-            record = dict.fromkeys(name for one in unknown if isinstance(one.outcome, Skipped) for name in one.outcome.record)
-            return Skipped(why=f"the {earlier.words} comes first and cannot be told from this log", record=tuple(record))
+            record = _to_record(one.outcome for one in unknown)
+            return Skipped(why=f"the {earlier.words} comes first and cannot be told from this log", record=record)
     return None
+
+
+def _to_record(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """What would let the skipped ones run, each name once."""
+    return tuple(dict.fromkeys(name for outcome in outcomes if isinstance(outcome, Skipped) for name in outcome.record))
 
 
 __all__ = ["Answer", "Diagnosis", "Passed", "State", "case_of", "diagnose", "rules"]

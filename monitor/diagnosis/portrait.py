@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from ingest.run import Run
 from monitor.diagnosis import _profiles, _step_tokens
 from monitor.diagnosis._prefixes import SamePrefix, same_prefix
-from monitor.diagnosis._profiles import correlation
+from monitor.diagnosis._profiles import SHIFTS, correlation
 from monitor.diagnosis._sequences import Sequences, sequences
 from monitor.diagnosis._singular import Singular, singular
 from monitor.diagnosis._step_tokens import Gap, StepTokens
-from monitor.diagnosis._profiles import SHIFTS
 
 Floats = NDArray[np.float64]
 FAR = math.log(2)  # nats; the routing-noise metric of AReaL#1207 counts tokens beyond it
@@ -55,7 +54,8 @@ class StepPortrait:
 
     def __add__(self, other: StepPortrait) -> StepPortrait:
         """The portrait of both."""
-        return _added(self, other)
+        total: StepPortrait = _added(self, other)
+        return total
 
     @property
     def n(self) -> float:
@@ -158,7 +158,8 @@ def portray(run: Run, progress: Callable[[int], None] | None = None) -> Portrait
         progress: told how many steps are done.
     """
     temperatures = _temperatures(run)
-    found, gaps = {}, []
+    found: dict[int, StepPortrait] = {}
+    gaps: list[Gap] = []
     for count, tokens in enumerate(_step_tokens.steps(run), 1):
         step = portray_step(tokens, temperatures)
         found[tokens.step] = found[tokens.step] + step if tokens.step in found else step

@@ -23,7 +23,7 @@ class Growth:
 
     @property
     def factor(self) -> float:
-        """late / early; NaN where either is missing, infinite from 0."""
+        """Late / early; NaN where either is missing, infinite from 0."""
         if self.early:
             return self.late / self.early
         return math.inf if self.late > 0 else math.nan
@@ -40,7 +40,7 @@ class Jump:
 
     @property
     def factor(self) -> float:
-        """after / before; infinite from 0."""
+        """After / before; infinite from 0."""
         return self.after / self.before if self.before else math.inf
 
 
@@ -63,7 +63,7 @@ def growth(values: Floats) -> Growth:
 
 
 def jump(values: Floats) -> Jump | None:
-    """The split of a series into two levels that leaves the least absolute log residual; None with fewer than 2 finite values or without a change.
+    """The best split of a series into two levels, by absolute log residual; None with fewer than 2 finite values or without a change.
 
     Args:
         values: (K,), at least 0, in the order of the steps; values that are not finite are passed over.
@@ -72,7 +72,8 @@ def jump(values: Floats) -> Jump | None:
     if len(finite) < 2:  # noqa: PLR2004 - one value has no level before it
         return None
     logs = np.log(np.maximum(finite, 1e-12))
-    cost = [np.abs(logs[:k] - np.median(logs[:k])).sum() + np.abs(logs[k:] - np.median(logs[k:])).sum() for k in range(1, min(len(logs), _MOST))]
+    splits = range(1, min(len(logs), _MOST))
+    cost = [_residual(logs[:k]) + _residual(logs[k:]) for k in splits]
     at = 1 + int(np.argmin(cost))
     before, after = float(np.median(finite[:at])), float(np.median(finite[at:]))
     step = abs(math.log(max(after, 1e-12) / max(before, 1e-12)))
@@ -90,12 +91,24 @@ def thinned(values: Floats) -> Floats:
 
 
 def rank_correlation(a: Floats, b: Floats) -> float:
-    """Spearman's rank correlation of two series (K,), over rows where both are finite; NaN with fewer than 3."""
+    """Spearman's rank correlation of two series (K,), over rows where both are finite; NaN with fewer than 3, or a constant."""
     both = np.isfinite(a) & np.isfinite(b)
     if both.sum() < 3:  # noqa: PLR2004 - two points always correlate
         return math.nan
-    ranks = [np.argsort(np.argsort(values[both])).astype(float) for values in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    one, two = _ranks(a[both]), _ranks(b[both])
+    spread = float(one.std() * two.std())
+    return float(((one - one.mean()) * (two - two.mean())).mean() / spread) if spread else math.nan
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 0; equal values share the mean of theirs, so that a constant has no order."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    last: Floats = np.cumsum(count).astype(float)
+    return (last - (count + 1) / 2)[place]
+
+
+def _residual(logs: Floats) -> float:
+    return float(np.abs(logs - np.median(logs)).sum())
 
 
 def _drift(logs: Floats) -> float:
