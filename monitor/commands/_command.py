@@ -64,10 +64,22 @@ def check_there(path: Path) -> None:
 
 def framed(path: Path, given: argparse.Namespace) -> tuple[Framed, ...]:
     """The runs at `path` with their metric frames; problems met while the tokens were read join the run's own."""
-    found = tuple(_framed(run) for run in read(path, given))
+    found = framed_or_refused(path, given)
     if not any(frame.num_rows for _, frame in found):
-        raise ReadError(str(path), expected="at least one value", found="none", remedy="Is the log empty, or still being written?")
+        raise _empty(path)
     return found
+
+
+def framed_or_refused(path: Path, given: argparse.Namespace) -> tuple[Framed, ...]:
+    """The same, and runs of which nothing but problems is left: that every row was refused is an answer too, for a diagnosis."""
+    found = tuple(_framed(run) for run in read(path, given))
+    if not any(frame.num_rows or any(each.rows for each in run.problems) for run, frame in found):
+        raise _empty(path)
+    return found
+
+
+def _empty(path: Path) -> ReadError:
+    return ReadError(str(path), expected="at least one value", found="none", remedy="Is the log empty, or still being written?")
 
 
 def _framed(run: Run) -> Framed:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from ingest.errors import RatiometerError
-from ingest.run import Role, Run
-from monitor.commands._command import FOUND, OK, Command, Document, Framed, framed, number, problem_lines, problems_of, reading_arguments
+from ingest.run import Run
+from monitor.commands._command import FOUND, OK, Command, Document, framed, number, problem_lines, problems_of, reading_arguments
+from monitor.commands._references import references
 from monitor.compare.headline import Comparison, Headline, headline, words
 from monitor.compare.parity import PARITY
 
 
 class NothingCompared(RatiometerError):  # noqa: N818  it is an answer as much as an error
     """A candidate and the reference have nothing that can be compared."""
-
-
-class SameRunTwice(RatiometerError):  # noqa: N818  it is an answer as much as an error
-    """A run beside itself has no noise, so every candidate would leave it."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,35 +27,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    seeds = tuple(pair for path in given.reference for pair in _references(framed(path, given)))
-    references = dict(zip(_distinct([run for run, _ in seeds]), (frame for _, frame in seeds), strict=True))
+    seeds = references(given.reference, given)
     candidates = framed(given.candidate, given)
-    runs = tuple(run for run, _ in (*seeds, *candidates))
-    told = [headline(frame, references, name=run.name) for run, frame in candidates]
+    runs = tuple(run for run, _ in (*seeds.values(), *candidates))
+    frames = {name: frame for name, (_, frame) in seeds.items()}
+    told = [headline(frame, frames, name=run.name) for run, frame in candidates]
     found = [each.comparison for each in told if each.comparison]
     left = any(each.left for each in found)
     if not left and not all(each.parities for each in found):
         raise NothingCompared("; ".join(each.text for each in told if each.comparison and not each.comparison.parities))
     document = {
-        "references": list(references),
+        "references": list(seeds),
         "candidates": [_document(each) for each in told],
         "problems": [each for run in runs for each in problems_of(run)],
     }
     return (FOUND if left else OK), document, _text(told, runs)
-
-
-def _distinct(runs: Sequence[Run]) -> list[str]:
-    """A name for each seed: its own, with its path where two are named alike, so that no seed takes another's place."""
-    names = Counter(run.name for run in runs)
-    labels = [run.name if names[run.name] == 1 else f"{run.name} ({run.path})" for run in runs]
-    if len(set(labels)) < len(labels):
-        raise SameRunTwice(f"a seed of the reference is given twice: {', '.join(sorted({x for x in labels if labels.count(x) > 1}))}")
-    return labels
-
-
-def _references(read: tuple[Framed, ...]) -> tuple[Framed, ...]:
-    """In a folder of many runs those that call themselves the reference, if any does."""
-    return tuple(pair for pair in read if pair[0].role is Role.REFERENCE) or read
 
 
 def _document(told: Headline) -> Document:
