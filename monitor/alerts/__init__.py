@@ -1,0 +1,1 @@
+"""Live runs: rules that are watched while a run trains, who is told, and once."""

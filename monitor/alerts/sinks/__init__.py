@@ -1,0 +1,1 @@
+"""One file per destination; each ends in SINK."""

@@ -1,0 +1,1 @@
+"""Runs that grow: what is new in their logs since the last look."""
