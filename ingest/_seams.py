@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.readers._rows import coded
-from ingest.run import RESUMED, ProblemKind, RawLog, ReadProblem
+from ingest.run import OLDER, RESUMED, ProblemKind, RawLog, ReadProblem
 
-_LONG_ENOUGH = 3  # rows a segment has on average, at least; shorter ones are disorder
+LONG_ENOUGH = 3  # rows a segment has on average, at least; shorter ones are disorder
 _LISTED = 5
 _SAID = f"{RESUMED}: earlier values from here on were logged before the restart and are left out"
-_OLDER = f"{RESUMED}: values from here on were logged before the restart, which has not come so far"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def joined(raw: RawLog) -> Joined:
 def _seams(steps: np.ndarray) -> list[int]:
     """Places at which a later segment begins; none where the rows are merely unsorted."""
     falls = np.flatnonzero(np.diff(steps) < 0) + 1
-    return falls.tolist() if falls.size * _LONG_ENOUGH <= steps.size else []
+    return falls.tolist() if falls.size * LONG_ENOUGH <= steps.size else []
 
 
 def _segments(steps: np.ndarray, seams: list[int]) -> list[tuple[int, int]]:
@@ -76,12 +75,15 @@ def _void(steps: np.ndarray, seams: list[int]) -> np.ndarray:
 
 
 def _marks(steps: np.ndarray, seams: list[int]) -> Iterator[tuple[int, str]]:
-    """Steps at which one segment gives way to another, each with what must be known there."""
+    """Steps at which one segment gives way to another, each with what must be known there; none that a later segment made void."""
+    marks: dict[int, str] = {}
     for seam, last in _segments(steps, seams):
-        yield int(steps[seam]), _SAID
+        first = int(steps[seam])
+        marks = {step: said for step, said in marks.items() if not first <= step <= last} | {first: _SAID}
         older = steps[:seam][steps[:seam] > last]
         if older.size:
-            yield int(older.min()), _OLDER
+            marks[int(older.min())] = OLDER
+    yield from marks.items()
 
 
 def _problems(path: str, marks: dict[tuple[str, int], str], rows: int) -> list[ReadProblem]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from ingest._clock import timed
+from ingest._clock import Timed, timed
 from ingest._mapping import map_scalars
 from ingest._names import base_key
 from ingest._sampled import sampled
-from ingest._seams import joined
+from ingest._seams import Joined, joined
 from ingest._settings import settings
 from ingest.dialect import Dialect, Key
 from ingest.errors import ReadError, UnknownDialectError
 from ingest.identify import choose_dialect, has, score, unknown
 from ingest.readers._rows import coded
 from ingest.readers.run_folder import DESCRIPTION
-from ingest.run import ProblemKind, RawLog, ReadProblem, Role, Run
+from ingest.run import Config, ProblemKind, RawLog, ReadProblem, Role, Run
 from ingest.user_mapping import laid_over
 
 _NOT_SETTINGS = ("name", "role", "group")  # of run.toml: they are fields of the Run
@@ -33,17 +34,43 @@ class Wish:
     keys: tuple[Key, ...] = ()  # the user's word on single keys
 
 
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """What is known of a log before its numbers are named."""
+
+    dialect: Dialect
+    why: str
+    config: Config
+    sources: Mapping[str, str]
+    on_clock: Timed
+    whole: Joined
+
+
 def understand(raw: RawLog, wish: Wish, run_id: str) -> Run:
     """Turn one raw log into a run.
 
     Raises:
         UnknownDialectError: no dialect knows any of its keys, or several know equally many, and it has no token log.
     """
+    return understood(raw, explained(raw, wish), wish, run_id)
+
+
+def explained(raw: RawLog, wish: Wish) -> Explained:
+    """Find out in which dialect a log is, under which settings, and at which steps its values stand.
+
+    Raises:
+        UnknownDialectError: as `understand`.
+    """
     dialect, why = _dialect(raw, wish)
     config, sources = settings(raw.config, dialect)
     on_clock = timed(raw, dialect.step)
-    whole = joined(on_clock.raw)
-    scalars, problems = map_scalars(whole.raw, dialect, config, whole.marks, on_clock.caveats)
+    return Explained(dialect=dialect, why=why, config=config, sources=sources, on_clock=on_clock, whole=joined(on_clock.raw))
+
+
+def understood(raw: RawLog, known: Explained, wish: Wish, run_id: str) -> Run:
+    """Name the numbers of a log that is explained."""
+    dialect, config, whole = known.dialect, known.config, known.whole
+    scalars, problems = map_scalars(whole.raw, dialect, config, whole.marks, known.on_clock.caveats)
     return Run(
         id=run_id,
         name=raw.name,
@@ -58,8 +85,8 @@ def understand(raw: RawLog, wish: Wish, run_id: str) -> Run:
         group=str(raw.config.get("group", "")),
         root=Path(raw.path) if Path(raw.path).is_dir() else None,
         container=raw.container,
-        why=why,
-        config_sources=sources,
+        why=known.why,
+        config_sources=known.sources,
     )
 
 

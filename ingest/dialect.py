@@ -64,6 +64,10 @@ def _nothing(_raw: RawLog, _config: Config) -> Derived:
     return Derived()
 
 
+def _never(_config: Config) -> bool:
+    return False
+
+
 def _no_settings(_config: Config) -> Settings:
     return {}
 
@@ -83,5 +87,6 @@ class Dialect:
     step: tuple[str, ...] = ()  # raw keys that are the true step, the best first, for logs whose reader counted something else
     adjust: Callable[[Key, Config], Key | None] = _as_it_is  # what the settings change about a key; None: no quantity under them
     derive: Callable[[RawLog, Config], Derived] = _nothing  # values that need several keys
+    derives_across: Callable[[Config], bool] = _never  # whether a derived value may depend on other steps than its own, under the settings
     old_is_for: Callable[[Config], str] | None = None  # what the denominator policy is where the settings decide
     settings: Callable[[Config], Settings] = _no_settings  # settings that need more than a rename

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,14 +42,23 @@ def load(path: Paths, dialect: str | None = None, mapping: UserMapping | None = 
         UnknownDialectError: no dialect knows any key of a run, and it has no token log.
         ReadError: a file cannot be read; TooLargeError where it exceeds a bound.
     """
-    mapping = mapping or UserMapping()
-    named = dialect if dialect is not None else mapping.dialect
-    wish = Wish(dialect=dialect_named(named) if named is not None else None, keys=mapping.keys)
+    wish = wished(dialect, mapping)
     failed = _Failed()
     raws = _raws(path, failed)
     pairs = zip(raws, _ids(raws), strict=True)
     runs = failed.passed_over((raw.path, partial(_understood, raw, wish, name)) for raw, name in pairs)
     return (replace(runs[0], problems=(*runs[0].problems, *failed.problems)), *runs[1:])
+
+
+def wished(dialect: str | None = None, mapping: UserMapping | None = None) -> Wish:
+    """What the user says about a log, as `load` takes it.
+
+    Raises:
+        UnknownDialectError: there is no such dialect.
+    """
+    mapping = mapping or UserMapping()
+    named = dialect if dialect is not None else mapping.dialect
+    return Wish(dialect=dialect_named(named) if named is not None else None, keys=mapping.keys)
 
 
 def raw_logs(path: Paths) -> tuple[RawLog, ...]:
@@ -63,10 +73,15 @@ def raw_logs(path: Paths) -> tuple[RawLog, ...]:
 def _raws(path: Paths, failed: _Failed) -> tuple[RawLog, ...]:
     paths = [path] if isinstance(path, (str, Path)) else list(dict.fromkeys(path))
     reads = [each for one in paths for each in _reads(str(one))]
-    raws = _told_apart(join(merged(failed.passed_over(reads) if reads else [])))
+    raws = combined(failed.passed_over(reads) if reads else [])
     if not any(raw.scalars.num_rows or _has_tokens(raw) or raw.config for raw in raws):
         raise _nothing(paths)
     return raws
+
+
+def combined(raws: Iterable[RawLog]) -> tuple[RawLog, ...]:
+    """The runs that some logs are: exports of one run merged, processes of one experiment joined, files of one name told apart."""
+    return _told_apart(join(merged(raws)))
 
 
 def _told_apart(raws: Sequence[RawLog]) -> tuple[RawLog, ...]:
@@ -136,8 +151,13 @@ def _ids(raws: Iterable[RawLog]) -> list[str]:
     """One id per run, safe in a URL; a hash of name and path is added only where two names read alike."""
     ids: list[str] = []
     for raw in raws:
-        slug = _UNSAFE.sub("-", raw.name).strip("-._")[:_LONGEST_ID] or "run"
-        if slug in ids:
-            slug = f"{slug}-{hashlib.blake2b(f'{raw.name}|{raw.path}'.encode(), digest_size=3).hexdigest()}"
-        ids.append(slug if slug not in ids else f"{slug}-{len(ids)}")
+        ids.append(id_of(raw, ids))
     return ids
+
+
+def id_of(raw: RawLog, taken: Container[str]) -> str:
+    """An id that is not taken yet, the same for the same name and path wherever the name alone will do or will not."""
+    slug = _UNSAFE.sub("-", raw.name).strip("-._")[:_LONGEST_ID] or "run"
+    if slug in taken:
+        slug = f"{slug}-{hashlib.blake2b(f'{raw.name}|{raw.path}'.encode(), digest_size=3).hexdigest()}"
+    return next(name for name in chain((slug,), (f"{slug}-{number}" for number in count(1))) if name not in taken)

@@ -19,6 +19,7 @@ Config = Mapping[str, str | int | float | bool]
 
 
 RESUMED = "resumed at this step"  # how the caveat of the first value after a restart begins
+OLDER = f"{RESUMED}: values from here on were logged before the restart, which has not come so far"
 
 
 class ProblemKind(StrEnum):
@@ -84,4 +85,4 @@ class Run:
     config_sources: Mapping[str, str] = field(default_factory=dict)  # our setting -> the framework's key it was taken from
 
 
-__all__ = ["RESUMED", "Config", "ProblemKind", "RawLog", "ReadProblem", "Role", "Run"]
+__all__ = ["OLDER", "RESUMED", "Config", "ProblemKind", "RawLog", "ReadProblem", "Role", "Run"]

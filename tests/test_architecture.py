@@ -15,6 +15,7 @@ SOURCES = [*sorted(path for top in ("ingest", "monitor", "sample_runs") for path
 REGISTRIES = {
     "ingest.readers": "READER",
     "ingest.dialects": "DIALECT",
+    "monitor.alerts.sinks": "SINK",
     "monitor.commands": "COMMAND",
     "monitor.pages": "PAGE",
 }

@@ -35,6 +35,9 @@ class EventFile:
     restarts_at: list[int] = field(default_factory=list)
     config: dict[str, str | int | float | bool] = field(default_factory=dict)
     problems: list[ReadProblem] = field(default_factory=list)
+    damaged: Tally = field(default_factory=Tally)  # records whose bytes do not fit their checksum
+    odd: Tally = field(default_factory=Tally)  # records that are no event
+    others: dict[str, Tally] = field(default_factory=dict)  # values that are no numbers, by what they are
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Code of the tag, step, time and value of every scalar."""
@@ -66,24 +69,50 @@ def event_file(path: Path) -> EventFile:
     read = EventFile(path=path)
     data = opened(path)
     if len(data) and not is_event_file(path):
-        found = "something else (a Git LFS pointer? fetch it with 'git lfs pull')"
-        raise ReadError(str(path), expected="a TensorBoard event file", found=found, remedy="Remove it, or copy it again.")
+        raise no_events(path)
     records = framed(data)
-    damaged, odd, others = Tally(), Tally(), dict[str, Tally]()
-    for low in range(0, len(records.starts), _BATCH):
-        part = replace(records, starts=records.starts[low : low + _BATCH], lengths=records.lengths[low : low + _BATCH])
-        good = intact(data, part)
-        for start in part.starts[~good].tolist():
-            damaged.add(f"byte {start - HEAD}")
-        _take(read, data, replace(part, starts=part.starts[good], lengths=part.lengths[good]), odd, others)
-    read.problems += [*_faults(path, records, damaged, odd), *_not_numbers(path, others)]
+    decode(read, data, records, whole(data, records))
+    read.problems += [*faults(read), *gaps(path, records), *not_numbers(path, read.others)]
     if not len(records.starts):
         what = "no event yet: a file that was only just begun"
         read.problems.append(ReadProblem(path=str(path), place="", what=what, kind=ProblemKind.NOTE))
     return read
 
 
-def _take(read: EventFile, data: np.ndarray, records: Records, odd: Tally, others: dict[str, Tally]) -> None:
+def no_events(path: Path) -> ReadError:
+    """The error for a file that does not begin with an event."""
+    found = "something else (a Git LFS pointer? fetch it with 'git lfs pull')"
+    return ReadError(str(path), expected="a TensorBoard event file", found=found, remedy="Remove it, or copy it again.")
+
+
+def whole(data: np.ndarray, records: Records) -> np.ndarray:
+    """Whether each record's bytes fit their checksum, so many at once as memory allows."""
+    parts = [intact(data, _some(records, low)) for low in range(0, len(records.starts), _BATCH)]
+    return np.concatenate([np.zeros(0, bool), *parts])
+
+
+def decode(read: EventFile, data: np.ndarray, records: Records, good: np.ndarray, base: int = 0) -> None:
+    """Add what is in some records of a file.
+
+    Args:
+        read: what is known of the file.
+        data: its bytes from `base` on.
+        records: where they lie in `data`.
+        good: which of them fit their checksum; the others are counted.
+        base: where `data` begins in the file.
+    """
+    for low in range(0, len(records.starts), _BATCH):
+        part, fits = _some(records, low), good[low : low + _BATCH]
+        for start in part.starts[~fits].tolist():
+            read.damaged.add(f"byte {base + start - HEAD}")
+        _take(read, data, replace(part, starts=part.starts[fits], lengths=part.lengths[fits]), base)
+
+
+def _some(records: Records, low: int) -> Records:
+    return replace(records, starts=records.starts[low : low + _BATCH], lengths=records.lengths[low : low + _BATCH])
+
+
+def _take(read: EventFile, data: np.ndarray, records: Records, base: int) -> None:
     """Decode intact records: the usual ones at once, the rest one by one; the order of the file is kept."""
     found: list[tuple[np.ndarray, ...]] = []
     rest = np.ones(len(records.starts), bool)
@@ -91,7 +120,7 @@ def _take(read: EventFile, data: np.ndarray, records: Records, odd: Tally, other
         rest[some.records] = False
         codes = np.array([_code(read, tag.decode("utf-8", "replace")) for tag in some.tags.dictionary.to_pylist()], np.int32)
         found.append((some.records, codes[some.tags.indices.to_numpy()], some.steps, some.walls, some.values))
-    single = list(_one_by_one(read, data, records, np.flatnonzero(rest), (odd, others)))
+    single = list(_one_by_one(read, data, records, np.flatnonzero(rest), base))
     if single:
         found.append(tuple(np.array(column) for column in zip(*single, strict=True)))
     if not found:
@@ -99,34 +128,31 @@ def _take(read: EventFile, data: np.ndarray, records: Records, odd: Tally, other
     places, *columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(places, kind="stable")
     codes, steps, walls, values = (column[order] for column in columns)
-    read.started = min(read.started, float(walls[0]))
+    if not read.blocks:
+        read.started = min(read.started, float(walls[0]))
     read.blocks.append((codes, steps, walls, values))
 
 
-_Tallies = tuple[Tally, dict[str, Tally]]
-
-
 def _one_by_one(
-    read: EventFile, data: np.ndarray, records: Records, places: np.ndarray, tallies: _Tallies
+    read: EventFile, data: np.ndarray, records: Records, places: np.ndarray, base: int
 ) -> Iterator[tuple[int, int, int, float, float]]:
     """Yield place, code, step, time and value of the scalars in some records; settings and the rest are noted."""
-    odd, others = tallies
     for place in places.tolist():
         start, length = int(records.starts[place]), int(records.lengths[place])
         if length > _LARGEST_EVENT:
-            others.setdefault("a record of over 64 MiB", Tally()).add(f"byte {start - HEAD}")
+            read.others.setdefault("a record of over 64 MiB", Tally()).add(f"byte {base + start - HEAD}")
             continue
         try:
             one = event(data[start : start + length].tobytes())
         except ValueError:
-            odd.add(f"byte {start - HEAD}")
+            read.odd.add(f"byte {base + start - HEAD}")
             continue
         _note(read, one)
         for value in one.values:
             if value.number is not None:
                 yield place, _code(read, value.tag), one.step, one.wall_time, value.number
             elif not _is_settings(read, value):
-                others.setdefault(value.kind, Tally()).add(f"tag {value.tag}, step {one.step}", group=value.tag)
+                read.others.setdefault(value.kind, Tally()).add(f"tag {value.tag}, step {one.step}", group=value.tag)
 
 
 def _note(read: EventFile, one: Event) -> None:
@@ -152,19 +178,25 @@ def _code(read: EventFile, tag: str) -> int:
     return read.tags.setdefault(tag, len(read.tags))
 
 
-def _faults(path: Path, records: Records, damaged: Tally, odd: Tally) -> Iterator[ReadProblem]:
-    where = str(path)
-    yield from damaged.problems(where, "the record's bytes do not fit their checksum; it is passed over")
-    yield from odd.problems(where, "the record is no event")
+def faults(read: EventFile) -> Iterator[ReadProblem]:
+    """What is wrong with records of a file."""
+    where = str(read.path)
+    yield from read.damaged.problems(where, "the record's bytes do not fit their checksum; it is passed over")
+    yield from read.odd.problems(where, "the record is no event")
+
+
+def gaps(path: Path, records: Records, base: int = 0) -> Iterator[ReadProblem]:
+    """What is wrong between records of a file."""
     for begin, end in records.damaged:
         what = "damaged: no record can be made out here, how many there were is not known"
-        yield ReadProblem(path=where, place=f"bytes {begin} to {end}", what=what, rows=1)
+        yield ReadProblem(path=str(path), place=f"bytes {base + begin} to {base + end}", what=what, rows=1)
     if records.cut_at is not None:
         what = "the file ends within a record, as one that is being written; the rest is read"
-        yield ReadProblem(path=where, place=f"byte {records.cut_at}", what=what, kind=ProblemKind.NOTE)
+        yield ReadProblem(path=str(path), place=f"byte {base + records.cut_at}", what=what, kind=ProblemKind.NOTE)
 
 
-def _not_numbers(path: Path, others: dict[str, Tally]) -> Iterator[ReadProblem]:
+def not_numbers(path: Path, others: dict[str, Tally]) -> Iterator[ReadProblem]:
+    """What a file holds beside numbers."""
     for kind, tally in others.items():
         for problem in tally.problems(str(path), f"{kind}, not a number, so it is not shown"):
             yield replace(problem, kind=ProblemKind.UNMAPPED)

@@ -63,7 +63,7 @@ class Lines:
         self._numbers.append(number)
 
     def flush(self) -> None:
-        """Convert the lines that wait; one by one where a number is beyond what fits a column."""
+        """Convert the lines that wait; one by one where they are not alike after all, or a number is beyond what fits a column."""
         if not self._alike:
             return
         try:
@@ -82,10 +82,9 @@ class Lines:
             raise OverflowError
         steps = np.array([line[at] for line in self._alike] if at >= 0 else self._numbers, np.int64)
         table = np.array(self._alike, np.float64)
-        wall = next((self._shape.index(key) for key in _WALL_KEYS if key in self._shape), -1)
-        walls = table[:, wall] if wall >= 0 and bool(np.all(table[:, wall] > _EPOCH)) else None
-        kept = [place for place, key in enumerate(self._shape) if place != at and key not in _BOOKKEEPING]
-        kept = [place for place in kept if place != wall or walls is None]
+        wall = self._wall(table)
+        walls = None if wall is None else table[:, wall]
+        kept = [place for place, key in enumerate(self._shape) if place not in {at, wall} and key not in _BOOKKEEPING]
         self.rows.extend_many(
             [self._shape[place] for place in kept],
             np.tile(np.arange(len(kept)), len(table)),
@@ -93,6 +92,16 @@ class Lines:
             table[:, kept].ravel(),
             np.repeat(walls, len(kept)) if walls is not None else None,
         )
+
+    def _wall(self, table: np.ndarray) -> int | None:
+        """The column that says when each line was written; lines of which only some say so are looked at one by one."""
+        for place in (self._shape.index(key) for key in _WALL_KEYS if key in self._shape):
+            told = table[:, place] > _EPOCH
+            if told.all():
+                return place
+            if told.any():
+                raise OverflowError
+        return None
 
     def _each(self, number: int, values: Mapping[str, Any]) -> None:
         step = number if self.axis is None else step_of(values.get(self.axis))

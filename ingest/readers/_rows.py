@@ -63,6 +63,15 @@ class Rows:
         (names,) = spelled(codes, [clean(key) for key in self.keys])
         return pa.Table.from_arrays([names, pa.array(steps), pa.array(values), walls], schema=RAW_SCALARS)
 
+    def since(self, start: int) -> pa.Table:
+        """The values from one place on, copied, so that more can be added while the table is in use."""
+        if self.walls:
+            self._fill_walls()
+        codes, steps, values, walls = (np.array(column[start:]) for column in (self.codes, self.steps, self.values, self.walls))
+        (names,) = spelled(codes.astype(np.int32), [clean(key) for key in self.keys])
+        times = pa.array(walls, pa.float64(), from_pandas=True) if self.walls else blank(len(values))
+        return pa.Table.from_arrays([names, pa.array(steps, pa.int64()), pa.array(values, pa.float64()), times], schema=RAW_SCALARS)
+
     def repeated(self, path: str) -> tuple[ReadProblem, ...]:
         """Say which steps a key was logged at more than once; every value is kept."""
         twice = _repeats(np.asarray(self.codes), np.asarray(self.steps))

@@ -80,17 +80,23 @@ def records(path: Path, origin: int, losses: Losses) -> Iterator[tuple[int, byte
     """
     if version_of(path) is None:
         raise ReadError(str(path), expected="a .wandb file", found="a file that begins otherwise", remedy="Was it copied as text?")
-    record = _Record(losses)
     with path.open("rb") as file:
-        for offset, kind, content in _chunks(file, origin, losses):
-            if kind == _FULL:
-                record.begin(offset, kind, b"")
-                yield offset, content
-            elif kind in (_MIDDLE, _LAST):
-                if record.goes_on(offset, content) and kind == _LAST:
-                    yield record.begun, record.close()
-            else:
-                record.begin(offset, kind, content)
+        yield from ((begun, data) for begun, _, data in whole_records(file, origin, losses, HEADER))
+
+
+def whole_records(file: BinaryIO, origin: int, losses: Losses, start: int) -> Iterator[tuple[int, int, bytes]]:
+    """The same from the beginning of a chunk on: of each record where it begins, where it ends, and its bytes."""
+    record = _Record(losses)
+    for offset, kind, content in _chunks(file, origin, losses, start):
+        end = offset + _CHUNK.size + len(content)
+        if kind == _FULL:
+            record.begin(offset, kind, b"")
+            yield offset, end, content
+        elif kind in (_MIDDLE, _LAST):
+            if record.goes_on(offset, content) and kind == _LAST:
+                yield record.begun, end, record.close()
+        else:
+            record.begin(offset, kind, content)
     if record.held and losses.cut_at is None:
         losses.unfinished_at = record.begun
     elif record.held:
@@ -134,10 +140,10 @@ class _Record:
         return whole
 
 
-def _chunks(file: BinaryIO, origin: int, losses: Losses) -> Iterator[tuple[int, int, bytes]]:
+def _chunks(file: BinaryIO, origin: int, losses: Losses, start: int) -> Iterator[tuple[int, int, bytes]]:
     """Yield offset, type and content of each chunk; type 0 stands for damage, after which the next block is tried."""
-    file.seek(HEADER)
-    start, length = HEADER, _BLOCK - (HEADER - origin)
+    file.seek(start)
+    length = _BLOCK - (start - origin) % _BLOCK
     while block := file.read(length):
         at = 0
         while at + _CHUNK.size <= len(block):

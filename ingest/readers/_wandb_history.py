@@ -7,15 +7,18 @@ bytes that spell a key are looked up whole; every other shape takes the way thro
 from __future__ import annotations
 
 from array import array
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import nan
 
 import numpy as np
+import pyarrow as pa
 
 from ingest.readers._numbers import number_of, whole
+from ingest.readers._rows import Rows
 from ingest.readers._wandb_histogram import gathered
 from ingest.readers._wandb_items import KEY, NESTED_KEY, item, key_of
-from ingest.readers._wandb_values import BOOKKEEPING, SECONDS, STEP, Values, json_value
+from ingest.readers._wandb_values import BOOKKEEPING, SECONDS, STEP, Values, json_value, outside
 from ingest.readers._wandb_wire import fields
 
 _ITEM, _STEP_FIELD, _STEP_NUMBER = 1, 2, 1  # of HistoryRecord and HistoryStep
@@ -66,10 +69,24 @@ class History:
         self._append(row, place)
 
     def close(self) -> Values:
-        """All values, in the order of the file."""
-        arrays = [np.array(column) for column in (self.codes, self.steps, self.numbers, self.walls)]
-        self.values.rows.extend_many(list(self.names), *arrays)
-        return self.values
+        """All values, in the order of the file; more can be taken afterwards."""
+        values = deepcopy(self.values)
+        values.rows.extend_many(list(self.names), *self._numbers(0))
+        return values
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many values there are, for `since`."""
+        return len(self.values.rows.values), len(self.numbers)
+
+    def since(self, held: tuple[int, int]) -> pa.Table:
+        """What came since there were so many values."""
+        rows = Rows()
+        rows.extend_many(list(self.names), *self._numbers(held[1]))
+        return outside(pa.concat_tables([self.values.rows.since(held[0]), rows.table()]), self.values.media)
+
+    def _numbers(self, start: int) -> list[np.ndarray]:
+        return [np.array(column[start:]) for column in (self.codes, self.steps, self.numbers, self.walls)]
 
     def _common(self, data: bytes, row: _Row) -> int:
         """Read items while they have the common shape; say where another shape begins. No calls: it runs once a value."""

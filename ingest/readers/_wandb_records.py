@@ -16,6 +16,7 @@ from ingest.readers._wandb_wire import fields, text, varint
 from ingest.run import ProblemKind, ReadProblem
 
 _NUM_HEAD, _SUMMARY_HEAD = 0x08, 0x1A  # most records are a history's or a summary's; a summary repeats the history's last values
+_HISTORY = 2  # of Record
 _UPDATE, _REMOVE = 1, 2  # of ConfigRecord
 _RUN_TEXTS = {1: "id", 3: "project", 6: "group", 7: "job_type", 8: "name"}  # of RunRecord; owner, notes, tags and host are not read
 _RUN_CONFIG = 4
@@ -37,6 +38,7 @@ class WandbFile:
     lost: list[tuple[int, str, int]] = field(default_factory=list)  # offset, what, how many records by their numbers
     counted: int = 0  # of the damage, so far
     last: int = 0  # number of the record before
+    described: int = 0  # records that say something about the run
 
     def problems(self) -> tuple[ReadProblem, ...]:
         """What was lost, each with its place in the file, and what to know."""
@@ -89,28 +91,34 @@ def read(path: Path) -> WandbFile:
 def _read(path: Path, origin: int) -> WandbFile:
     found = WandbFile(path=path)
     for offset, data in records(path, origin, found.losses):
-        try:
-            _take(found, offset, data)
-        except (ValueError, IndexError):
-            found.lost.append((offset, "no record of wandb's", 1))
-    _count_lost(found, None)
+        take(found, offset, data)
+    count_lost(found, None)
     return found
+
+
+def take(found: WandbFile, offset: int, data: bytes) -> None:
+    """Add one record; damage that `found.losses` has by then lies before it."""
+    try:
+        _take(found, offset, data)
+    except (ValueError, IndexError):
+        found.lost.append((offset, "no record of wandb's", 1))
 
 
 def _take(found: WandbFile, offset: int, data: bytes) -> None:
     at = 0
     if data[0] == _NUM_HEAD:
         number, at = varint(data, 1)
-        _count_lost(found, number)
+        count_lost(found, number)
         found.last = number
     if data[at] == _SUMMARY_HEAD:
         return
     for kind, inner in fields(data[at:] if at else data):
         if isinstance(inner, bytes) and kind in _KINDS:
+            found.described += kind != _HISTORY
             _KINDS[kind](found, inner, offset)
 
 
-def _count_lost(found: WandbFile, number: int | None) -> None:
+def count_lost(found: WandbFile, number: int | None) -> None:
     """Note damage that has come up since the record before; the gap in the numbers says how many records it took."""
     fresh = found.losses.damaged[found.counted :]
     if not fresh:
@@ -178,7 +186,7 @@ def _take_exit(found: WandbFile, _data: bytes, _offset: int) -> None:
 
 
 _KINDS: dict[int, Callable[[WandbFile, bytes, int], None]] = {  # by field of Record; console, system and machine are not read
-    2: _take_history,
+    _HISTORY: _take_history,
     5: _take_config,
     11: _take_telemetry,
     12: _take_metric,

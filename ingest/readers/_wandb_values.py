@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import nan
 
@@ -82,11 +82,10 @@ class Values:
         """All numbers but those that belong to a medium (the size of a table), which are counted with it."""
         table = self.rows.table()
         for medium in self.media:
-            inside = pc.starts_with(table.column("key"), f"{medium}.")
-            outside = table.filter(pc.invert(inside))
+            kept = outside(table, [medium])
             words = sum(self.words.forget(name) for name in list(self.words.groups) if name.startswith(f"{medium}."))
-            self.media[medium] += table.num_rows - outside.num_rows + words
-            table = outside
+            self.media[medium] += table.num_rows - kept.num_rows + words
+            table = kept
         return table
 
     def problems(self, path: str) -> Iterator[ReadProblem]:
@@ -98,6 +97,13 @@ class Values:
             yield ReadProblem(path=path, place=f"key {medium}", what=_MEDIA, rows=count, kind=ProblemKind.UNMAPPED)
         if self.nulls:
             yield ReadProblem(path=path, place="", what=f"{self.nulls} {_NULLS}", kind=ProblemKind.NOTE)
+
+
+def outside(table: pa.Table, media: Iterable[str]) -> pa.Table:
+    """The rows that do not belong to a medium."""
+    for medium in media:
+        table = table.filter(pc.invert(pc.starts_with(table.column("key"), f"{medium}.")))
+    return table
 
 
 def is_history_row(line: str) -> bool:

@@ -57,14 +57,19 @@ def _read(path: Path) -> tuple[RawLog, ...]:
         raise ReadError(str(path), expected="JSON lines in UTF-8", found=f"{named} text", remedy="Save the file as UTF-8.")
     if not opening(path):
         raise empty(path)
-    lines = Lines(path=path, axis=_axis(path))
+    lines = Lines(path=path, axis=axis_of(path))
     for number, line, is_last in _lines(path):
         lines.take(number, line, is_last=is_last)
     lines.flush()
-    return (_log(lines),)
+    return (log_of(lines),)
 
 
-def _log(lines: Lines) -> RawLog:
+def log_of(lines: Lines) -> RawLog:
+    """What has been read of a file as a log.
+
+    Raises:
+        ReadError: no line has a number.
+    """
     path = str(lines.path)
     if not lines.rows.values and not lines.others.count and not lines.stepless.count:
         found = f"no line with a number ({lines.broken.first})"
@@ -84,20 +89,20 @@ def _log(lines: Lines) -> RawLog:
     return RawLog(name=lines.path.stem, path=path, container=READER.id, scalars=lines.rows.table(), axis=axis, problems=problems)
 
 
-def _axis(path: Path) -> str | None:
+def axis_of(path: Path) -> str | None:
     """Find the step axis of a file: the first of STEP_KEYS that any line has."""
     rank = len(STEP_KEYS)
     for place, (_, line, _) in enumerate(_lines(path)):
-        rank = min(rank, _rank(line, rank))
+        rank = min(rank, rank_of(line, rank))
         if rank == 0 or place >= _FIRST:
             break
     better = next((key for key in STEP_KEYS[:rank] if _spelled(path, key)), None)
     if better is not None:  # seen somewhere in the text: only parsing tells whether it is a key of a line
-        rank = min((_rank(line, rank) for _, line, _ in _lines(path)), default=rank)
+        rank = min((rank_of(line, rank) for _, line, _ in _lines(path)), default=rank)
     return STEP_KEYS[rank] if rank < len(STEP_KEYS) else None
 
 
-def _rank(line: bytes, known: int) -> int:
+def rank_of(line: bytes, known: int) -> int:
     """The best of STEP_KEYS that a line has; `known` where it has none that is better."""
     if (values := parsed(line)) is None:
         return known

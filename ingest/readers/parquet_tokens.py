@@ -22,12 +22,12 @@ from ingest.run import ProblemKind, RawLog, ReadProblem
 from ingest.tokens import TokenPiece, open_piece, ranges, token_log
 
 _MAGIC = b"PAR1"
-_NO_PARTS = (".sums.parquet",)  # partial sums beside a part; a part being written ends in .tmp
+NO_PARTS = (".sums.parquet",)  # partial sums beside a part; a part being written ends in .tmp
 _RUN_PARTS = ("run.toml", "steps.jsonl", "tokens.parquet", "tokens")
 _RUN_MARKS = ("run.toml", "steps.jsonl", "tokens.parquet", "tokens/step=*")  # what makes a folder further down a run
 _DEEPEST = 3
 _RECORDED = re.compile(r"step=\d+/rank=\d+\.parquet")
-_SUPERSEDED = "superseded"  # where the recorder puts parts that a resumed trainer records again
+SUPERSEDED = "superseded"  # where the recorder puts parts that a resumed trainer records again
 _LISTED = 5
 _MOST_PAIRS = 1_000_000  # row groups compared between two files before they are called two runs
 
@@ -47,8 +47,8 @@ class Opened:
 def parts(folder: Path) -> tuple[tuple[Path, ...], tuple[ReadProblem, ...]]:
     """List the Parquet files of token logs in a folder, in the order of their names, and links that were not followed."""
     found, problems = files_under(folder, ".parquet")
-    kept = (path for path in found if _SUPERSEDED not in path.relative_to(folder).parts[:-1])
-    return tuple(path for path in kept if not path.name.endswith(_NO_PARTS)), problems
+    kept = (path for path in found if SUPERSEDED not in path.relative_to(folder).parts[:-1])
+    return tuple(path for path in kept if not path.name.endswith(NO_PARTS)), problems
 
 
 def read_log(folder: Path, name: str) -> RawLog:
@@ -59,14 +59,14 @@ def read_log(folder: Path, name: str) -> RawLog:
         EmptyError: no part has a row.
     """
     found, problems = parts(folder)
-    recorded = tuple(path for path in found if _has_its_names(path) and path.parent.parent == folder)
+    recorded = tuple(path for path in found if has_its_names(path) and path.parent.parent == folder)
     opened = open_all(recorded or found)
-    if not recorded and (clash := _clash(opened.pieces)):
+    if not recorded and (clash := clash_of(opened.pieces)):
         remedy = "Name them as the recorder does (step=000001/rank=000.parquet), or keep one run's parts only."
         raise ReadError(
             str(folder), expected="parts of one token log", found=f"files that may hold the same tokens ({clash})", remedy=remedy
         )
-    return _raw(folder, name, opened, problems)
+    return raw_of(folder, name, opened, problems)
 
 
 def open_all(paths: Iterable[Path]) -> Opened:
@@ -132,19 +132,19 @@ def _runs_below(folder: Path) -> list[str]:
 
 def _read(path: Path) -> tuple[RawLog, ...]:
     if path.is_file():
-        return (_raw(path, path.stem, open_all([path])),)
+        return (raw_of(path, path.stem, open_all([path])),)
     found, problems = parts(path)
     recorded: dict[Path, list[Path]] = {}
     for part in found:
-        if _has_its_names(part):
+        if has_its_names(part):
             recorded.setdefault(part.parent.parent, []).append(part)
-    logs = [_raw(folder, folder.name, open_all(members)) for folder, members in recorded.items()]
-    loose = [part for part in found if not _has_its_names(part)]
+    logs = [raw_of(folder, folder.name, open_all(members)) for folder, members in recorded.items()]
+    loose = [part for part in found if not has_its_names(part)]
     logs += _loose(path, loose) if loose else []
     return (replace(logs[0], problems=(*problems, *logs[0].problems)), *logs[1:])
 
 
-def _has_its_names(part: Path) -> bool:
+def has_its_names(part: Path) -> bool:
     """Whether the recorder names its parts so."""
     return _RECORDED.fullmatch(f"{part.parent.name}/{part.name}") is not None
 
@@ -152,18 +152,23 @@ def _has_its_names(part: Path) -> bool:
 def _loose(folder: Path, paths: list[Path]) -> list[RawLog]:
     """One log where the footers show that no token can be in two files, otherwise a run for each."""
     opened = open_all(paths)
-    clash = _clash(opened.pieces)
+    clash = clash_of(opened.pieces)
     if not clash:
-        return [_raw(folder, folder.name, opened)]
+        return [raw_of(folder, folder.name, opened)]
     what = f"a run of its own: the files of this folder are not parts of one log ({clash})"
     logs = []
     for piece in opened.pieces:
         note = ReadProblem(path=str(piece.path), place="whole file", what=what, kind=ProblemKind.NOTE)
-        logs.append(_raw(piece.path, piece.path.stem, Opened(pieces=(piece,), problems=(note,))))
+        logs.append(raw_of(piece.path, piece.path.stem, Opened(pieces=(piece,), problems=(note,))))
     return [replace(logs[0], problems=(*opened.problems, *logs[0].problems)), *logs[1:]]
 
 
-def _raw(path: Path, name: str, opened: Opened, problems: tuple[ReadProblem, ...] = ()) -> RawLog:
+def raw_of(path: Path, name: str, opened: Opened, problems: tuple[ReadProblem, ...] = ()) -> RawLog:
+    """The log that some pieces are together.
+
+    Raises:
+        EmptyError: none has a row.
+    """
     settings, differ = recorded_settings(opened.pieces)
     if not sum(piece.rows or 0 for piece in opened.pieces):
         raise EmptyError(str(path), expected="at least one token", found="a token log without rows", remedy="Was the run recorded?")
@@ -175,7 +180,7 @@ def _missing_ranks(folder: Path, pieces: tuple[TokenPiece, ...]) -> Iterator[Rea
     """Steps of a recorded log that some rank left out; a rank whose process died says nothing itself."""
     ranks: dict[int, set[str]] = {}
     for piece in pieces:
-        if _has_its_names(piece.path):
+        if has_its_names(piece.path):
             ranks.setdefault(int(piece.path.parent.name.removeprefix("step=")), set()).add(piece.path.stem)
     everyone = set().union(*ranks.values())
     short = [step for step in sorted(ranks) if ranks[step] != everyone]
@@ -186,7 +191,7 @@ def _missing_ranks(folder: Path, pieces: tuple[TokenPiece, ...]) -> Iterator[Rea
         yield ReadProblem(path=str(folder), place=named, what=what, kind=ProblemKind.NOTE)
 
 
-def _clash(pieces: tuple[TokenPiece, ...]) -> str:
+def clash_of(pieces: tuple[TokenPiece, ...]) -> str:
     """Why the pieces may hold the same tokens, by the first two that may; empty where they cannot."""
     if len(pieces) == 1:
         return ""
@@ -198,7 +203,7 @@ def _clash(pieces: tuple[TokenPiece, ...]) -> str:
         spans.append(found)
     whole = [_hull(span) for span in spans]
     for one, two in combinations([place for place, span in enumerate(spans) if span], 2):
-        if _overlap(whole[one], whole[two]) and _any_overlap(spans[one], spans[two]):
+        if meet(whole[one], whole[two]) and _any_meet(spans[one], spans[two]):
             return f"{pieces[one].path.name} and {pieces[two].path.name} have steps and sample_ids in common"
     return ""
 
@@ -207,13 +212,13 @@ def _hull(spans: list[tuple[tuple[Any, Any], ...]]) -> tuple[tuple[Any, Any], ..
     return tuple((min(low for low, _ in column), max(high for _, high in column)) for column in zip(*spans, strict=True))
 
 
-def _overlap(one: tuple[tuple[Any, Any], ...], two: tuple[tuple[Any, Any], ...]) -> bool:
+def meet(one: tuple[tuple[Any, Any], ...], two: tuple[tuple[Any, Any], ...]) -> bool:
     """Whether two boxes of (step, sample_id) meet; names and numbers as sample_ids tell nothing about each other."""
     return all(type(a[0]) is not type(b[0]) or (a[0] <= b[1] and b[0] <= a[1]) for a, b in zip(one, two, strict=True))
 
 
-def _any_overlap(one: list[tuple[tuple[Any, Any], ...]], two: list[tuple[tuple[Any, Any], ...]]) -> bool:
-    return len(one) * len(two) > _MOST_PAIRS or any(_overlap(a, b) for a in one for b in two)
+def _any_meet(one: list[tuple[tuple[Any, Any], ...]], two: list[tuple[tuple[Any, Any], ...]]) -> bool:
+    return len(one) * len(two) > _MOST_PAIRS or any(meet(a, b) for a in one for b in two)
 
 
 READER = Reader(id="parquet_tokens", title="Parquet token log", objection=_objection, read=_read, searches=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ingest import recorder_note
 from ingest.errors import ReadError
 from ingest.reader import Reader
 from ingest.readers import jsonl, parquet_tokens, wandb_history
 from ingest.readers._files import is_inside
 from ingest.run import Config, ProblemKind, RawLog, ReadProblem
-from ingest.tokens import steps_of, token_log
+from ingest.tokens import TokenPiece, steps_of, token_log
 
 DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER = "run.toml", "steps.jsonl", "tokens.parquet", "tokens"
 _PARTS = (DESCRIPTION, STEPS, TOKENS_FILE, TOKENS_FOLDER)
@@ -27,15 +28,23 @@ def is_run(folder: Path) -> bool:
 def _objection(path: Path) -> str | None:
     if not path.is_dir():
         return "it is not a folder"
-    return None if is_run(path) else f"the folder has none of {', '.join(_PARTS)}"
+    if is_run(path):
+        return None
+    said = "; ".join(f"{note.place}: {note.what}" for note in recorder_note.notes(path))
+    return f"the folder has none of {', '.join(_PARTS)}" + (f", but {said}" if said else "")
 
 
 def _read(path: Path) -> tuple[RawLog, ...]:
     present = [name for name in _PARTS if (path / name).exists() and is_inside(path / name, path)]
     outside = [name for name in _PARTS if (path / name).exists() and name not in present]
-    config = _description(path / DESCRIPTION) if DESCRIPTION in present else {}
+    config = described(path / DESCRIPTION) if DESCRIPTION in present else {}
     steps = _steps(path / STEPS) if STEPS in present else None
     tokens = _tokens(path, present, steps)
+    return (assembled(path, config, steps, tokens, _notes(path, outside)),)
+
+
+def assembled(path: Path, config: Config, steps: RawLog | None, tokens: RawLog | None, notes: Iterable[ReadProblem] = ()) -> RawLog:
+    """One run from its description, its step log and its token log, as far as it has them."""
     said = [problem for log in (steps, tokens) if log is not None for problem in log.problems]
     log = RawLog(
         name=str(config.get("name", "")) or path.resolve().name,
@@ -43,11 +52,11 @@ def _read(path: Path) -> tuple[RawLog, ...]:
         container=READER.id,
         tokens=tokens.tokens if tokens else None,
         config={**(tokens.config if tokens else {}), **config},
-        problems=(*said, *_notes(path, outside)),
+        problems=(*said, *notes),
     )
     if steps is None:
-        return (log,)
-    return (RawLog(**{**vars(log), "scalars": steps.scalars, "axis": steps.axis}),)
+        return log
+    return RawLog(**{**vars(log), "scalars": steps.scalars, "axis": steps.axis})
 
 
 def _part(path: Path, reader: Reader) -> RawLog:
@@ -89,30 +98,31 @@ def _joined(path: Path, whole: RawLog, since: RawLog) -> RawLog:
     compacted = whole.tokens.pieces if whole.tokens else ()
     known = frozenset[int]().union(*(steps_of(piece) for piece in compacted))
     parts = since.tokens.pieces if since.tokens else ()
-    twice = [piece for piece in parts if steps_of(piece) & known]
+    return joined(path, whole, since, [piece for piece in parts if steps_of(piece) & known])
+
+
+def joined(path: Path, whole: RawLog, since: RawLog, twice: Sequence[TokenPiece]) -> RawLog:
+    """The compacted file and the parts recorded since, without those that it has already."""
     said = [*whole.problems, *since.problems]
     if twice:
         what = "steps that tokens.parquet has already; these parts are not read, so that no token counts twice"
         place = f"{TOKENS_FOLDER}, {len(twice)} parts from {twice[0].path.parent.name}/{twice[0].path.name} on"
         rows = sum(piece.rows or 0 for piece in twice)
         said.append(ReadProblem(path=str(path), place=place, what=what, rows=rows, kind=ProblemKind.SHADOWED))
-    return RawLog(
-        name=path.name,
-        path=str(path),
-        container=READER.id,
-        tokens=token_log([*compacted, *(piece for piece in parts if piece not in twice)]),
-        config={**since.config, **whole.config},
-        problems=tuple(said),
-    )
+    passed_over = {piece.path for piece in twice}
+    pieces = [piece for log in (whole, since) if log.tokens for piece in log.tokens.pieces if piece.path not in passed_over]
+    config = {**since.config, **whole.config}
+    return RawLog(name=path.name, path=str(path), container=READER.id, tokens=token_log(pieces), config=config, problems=tuple(said))
 
 
 def _notes(path: Path, outside: list[str]) -> Iterator[ReadProblem]:
+    yield from recorder_note.notes(path)
     if outside:
         what = "links lead out of the folder and are not followed"
         yield ReadProblem(path=str(path), place=", ".join(outside), what=what, kind=ProblemKind.NOTE)
 
 
-def _description(path: Path) -> Config:
+def described(path: Path) -> Config:
     """Read run.toml as flat dotted keys.
 
     Raises:

@@ -13,8 +13,8 @@ from ingest.readers._files import files_under
 from ingest.readers._restarts import joined
 from ingest.run import RawLog, ReadProblem
 
-_NAMED = "tfevents*"  # TensorBoard itself goes by this part of the name
-_LEVELS = 4  # of folders: logger, project, experiment, sub-run, its hyperparameters
+NAMED = "tfevents*"  # TensorBoard itself goes by this part of the name
+LEVELS = 4  # of folders: logger, project, experiment, sub-run, its hyperparameters
 _MOST_FILES = 1000  # in one folder; each restart of a run begins a file
 # Folders that other readers take, which know more than the event files beside them.
 _OTHERS = {"run.toml": "a run folder", "steps.jsonl": "a run folder", "trainer_state.json": "a Trainer's output", "*.wandb": "a wandb run"}
@@ -28,7 +28,7 @@ def _objection(path: Path) -> str | None:
     for name, what in _OTHERS.items():
         if next(path.glob(name), None) is not None:
             return f"the folder is {what} ({name}), which says more"
-    files = [file for file in files_under(path, _NAMED, _LEVELS)[0] if is_event_file(file)]
+    files = [file for file in files_under(path, NAMED, LEVELS)[0] if is_event_file(file)]
     if not files:
         return "there are no event files in the folder"
     if any(file.parent == path for file in files):
@@ -40,7 +40,7 @@ def _objection(path: Path) -> str | None:
 def _read(path: Path) -> tuple[RawLog, ...]:
     if path.is_file():
         return (joined([event_file(path)], path.stem, path, READER.id),)
-    files, links = files_under(path, _NAMED, _LEVELS)
+    files, links = files_under(path, NAMED, LEVELS)
     folders = [
         (folder, list(inside)) for folder, inside in groupby(sorted(files, key=lambda file: (file.parent, file)), lambda file: file.parent)
     ]

@@ -55,19 +55,31 @@ def read_address(address: str) -> tuple[RawLog, ...]:
     Raises:
         ReadError: no such address, wandb is not installed or not logged in, the server cannot be reached, or there is no such run.
     """
-    entity, project, *run_id = _parts(address)
-    api = _api(address)
+    entity, project, *run_id = parts_of(address)
+    api = client(address)
     progress = _on_terminal if sys.stderr.isatty() else _nowhere
     notes: list[ReadProblem] = []
     if run_id:
-        runs = [_asked(address, lambda: api.run(f"{entity}/{project}/{run_id[0]}"))]
+        runs = [asked(address, lambda: api.run(f"{entity}/{project}/{run_id[0]}"))]
     else:
-        runs, notes = _latest(address, api, f"{entity}/{project}")
+        runs, notes = latest(address, api, f"{entity}/{project}")
     first, *others = [_run(address, run, f"{SCHEME}:{entity}/{project}/{run.id}", progress) for run in runs]
     return (replace(first, problems=(*notes, *first.problems)), *others)
 
 
-def _parts(address: str) -> list[str]:
+def addresses(address: str) -> tuple[str, ...]:
+    """The address of each run that an address stands for.
+
+    Raises:
+        ReadError: as `read_address`.
+    """
+    entity, project, *run_id = parts_of(address)
+    if not run_id:
+        run_id = [run.id for run in latest(address, client(address), f"{entity}/{project}")[0]]
+    return tuple(f"{SCHEME}:{entity}/{project}/{each}" for each in run_id)
+
+
+def parts_of(address: str) -> list[str]:
     """Entity, project and perhaps run of an address; the path of a run's page has `runs` between them.
 
     Raises:
@@ -80,7 +92,7 @@ def _parts(address: str) -> list[str]:
     return parts
 
 
-def _api(address: str) -> Any:  # noqa: ANN401 - wandb is known only once it is imported
+def client(address: str) -> Any:  # noqa: ANN401 - wandb is known only once it is imported
     """The client; wandb would ask for a key on the terminal, so it is not called where there is none.
 
     Raises:
@@ -93,7 +105,7 @@ def _api(address: str) -> Any:  # noqa: ANN401 - wandb is known only once it is 
     if not _is_logged_in():
         found, remedy = "none in WANDB_API_KEY or netrc", "Log in on this machine first: wandb login."
         raise ReadError(address, expected="a key for wandb", found=found, remedy=remedy)
-    return _asked(address, lambda: wandb.Api(timeout=_TIMEOUT))
+    return asked(address, lambda: wandb.Api(timeout=_TIMEOUT))
 
 
 def _is_logged_in() -> bool:
@@ -106,9 +118,9 @@ def _is_logged_in() -> bool:
         return False
 
 
-def _latest(address: str, api: Any, path: str) -> tuple[list[Any], list[ReadProblem]]:  # noqa: ANN401
+def latest(address: str, api: Any, path: str) -> tuple[list[Any], list[ReadProblem]]:  # noqa: ANN401
     """The latest runs of a project, and what to say where there are more."""
-    found = _asked(address, lambda: list(islice(api.runs(path, order="-created_at"), MAX_RUNS + 1)))
+    found = asked(address, lambda: list(islice(api.runs(path, order="-created_at"), MAX_RUNS + 1)))
     if not found:
         raise ReadError(address, expected="a project with runs", found="none", remedy="Check entity and project.")
     if len(found) <= MAX_RUNS:
@@ -121,14 +133,19 @@ def _run(address: str, run: Any, path: str, progress: Progress) -> RawLog:  # no
     """One run, downloaded page by page."""
     name = clean(str(run.name or run.id))
     values = Values()
-    for number, row in enumerate(_pages(address, run, lambda row: progress(f"wandb: {name[:60]}: {row:,} rows")), start=1):
+    for number, row in enumerate(pages(address, run, report=lambda row: progress(f"wandb: {name[:60]}: {row:,} rows")), start=1):
         values.take_row(row, f"row {number}")
     progress("")
-    config, said = flat(_asked(address, lambda: dict(run.config)), path)
+    return log_of(address, run, path, values)
+
+
+def log_of(address: str, run: Any, path: str, values: Values) -> RawLog:  # noqa: ANN401
+    """What was downloaded of a run as a log."""
+    config, said = flat(asked(address, lambda: dict(run.config)), path)
     scalars = values.table()
     about = {"id": run.id, "project": getattr(run, "project", ""), "job_type": getattr(run, "job_type", ""), "state": run.state}
     return RawLog(
-        name=name,
+        name=clean(str(run.name or run.id)),
         path=path,
         container=READER.id,
         scalars=scalars,
@@ -137,14 +154,21 @@ def _run(address: str, run: Any, path: str, progress: Progress) -> RawLog:  # no
     )
 
 
-def _pages(address: str, run: Any, report: Callable[[int], None]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
-    """Every row; `scan_history` asks the server for a range of steps at a time, `history` would give a sample of 500 rows."""
-    last = _asked(address, lambda: run.lastHistoryStep)
-    page = max(_PAGE, int(last) // _MOST_PAGES + 1)
-    rows = _asked(address, lambda: iter(run.scan_history(page_size=page)))
+def pages(
+    address: str,
+    run: Any,  # noqa: ANN401
+    *,
+    since: int = 0,
+    report: Callable[[int], None] = lambda _row: None,
+) -> Iterator[dict[str, Any]]:
+    """Every row from a step on: `scan_history` asks for a range of steps at a time, `history` would give a sample of 500 rows."""
+    last = asked(address, lambda: run.lastHistoryStep)
+    page = max(_PAGE, (int(last) - since) // _MOST_PAGES + 1)
+    first = {"min_step": since} if since else {}
+    rows = asked(address, lambda: iter(run.scan_history(page_size=page, **first)))
     end = object()
     for number in range(sys.maxsize):
-        row = _asked(address, lambda: next(rows, end))
+        row = asked(address, lambda: next(rows, end))
         if row is end:
             return
         if number % _PAGE == 0:
@@ -158,7 +182,7 @@ def _state(path: str, state: object) -> Iterable[ReadProblem]:
         yield ReadProblem(path=path, place="", what=what, kind=ProblemKind.NOTE)
 
 
-def _asked(address: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401
+def asked(address: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401
     """Ask wandb something; whatever it raises becomes a sentence of ours, for its own may quote what was sent.
 
     Raises:

@@ -32,7 +32,7 @@ def _objection(path: Path) -> str | None:
 
 def _read(path: Path) -> tuple[RawLog, ...]:
     if path.is_file():
-        return (_log(read(path)),)
+        return (log_of(read(path)),)
     if folders.is_run(path):
         return _run(path)
     return joined(log for folder in folders.runs_in(path) for log in _run(folder))
@@ -48,13 +48,14 @@ def _run(folder: Path) -> tuple[RawLog, ...]:
 def _segment(path: Path) -> RawLog:
     """One record file; one that cannot be read at all is a run without values, so that its neighbours are read."""
     try:
-        return _log(read(path))
+        return log_of(read(path))
     except ReadError as broken:
         problem = ReadProblem(path=str(path), place="whole file", what=f"not read: {broken}")
         return RawLog(name=path.stem, path=str(path), container=CONTAINER, problems=(problem,))
 
 
-def _log(file: WandbFile) -> RawLog:
+def log_of(file: WandbFile) -> RawLog:
+    """What has been read of a record file as a log."""
     path = str(file.path)
     values = file.history.close()
     scalars = values.table()

@@ -84,7 +84,7 @@ def flags(frame: pa.Table, rule: Rule) -> Flagged | NotTold:
     Returns:
         the stays beyond the threshold, read off the raw values; or why they cannot be told.
     """
-    for metric, label in _candidates(rule.metric):
+    for metric, label in candidates(rule.metric):
         found = series(frame, metric)
         if found.steps.size and np.isnan(found.values).all():
             return NotTold(rule=rule, reason=f"{metric} has no value: NaN or empty at all of its {found.steps.size} steps")
@@ -92,7 +92,7 @@ def flags(frame: pa.Table, rule: Rule) -> Flagged | NotTold:
             bounded, bound = _bounded(frame, found, rule)
             words = "" if bound == "value" else f" ({glossary.ENVELOPE['.' + bound]})"
             return _flagged(bounded, rule, metric, label + words, bound)
-    return NotTold(rule=rule, reason=_what_to_record(rule.metric))
+    return NotTold(rule=rule, reason=what_to_record(rule.metric))
 
 
 def _bounded(frame: pa.Table, found: Series, rule: Rule) -> tuple[Series, str]:
@@ -106,8 +106,8 @@ def _bounded(frame: pa.Table, found: Series, rule: Rule) -> tuple[Series, str]:
     return replace(found, values=np.where(there, envelope.values[place], found.values)), bound
 
 
-def _candidates(metric: str) -> tuple[tuple[str, str], ...]:
-    """The metric, then what stands in for a lag that the log does not separate: the total, else the discrepancy of a framework's log."""
+def candidates(metric: str) -> tuple[tuple[str, str], ...]:
+    """The metric, then what stands in for a lag that the log does not separate (the total, else a framework's discrepancy), each in words."""
     own = (metric, metric)
     if ".lag." not in metric:
         return (own,)
@@ -143,7 +143,8 @@ def _stays(found: Series, rule: Rule) -> tuple[Crossing, ...]:
     return tuple(replace(stay, lowest=sign * stay.lowest) for stay in stays)
 
 
-def _what_to_record(metric: str) -> str:
+def what_to_record(metric: str) -> str:
+    """The sentence for a metric that a log does not have."""
     head = f"{metric} cannot be told from this log"
     if metric.startswith(("ess.", "log_ratio.", "ratio.", "kl.", "clip_rate.")):
         return f"{head}; record rollout_logprob, same_weights_logprob and current_logprob for each token (monitor.record.Recorder)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,34 @@ OF_A_RESPONSE = ("reward", "advantage")  # often at hand once per response
 ADVICE = "of a tensor on a device, with a gradient or in bf16, .detach().float().cpu()"
 
 
+class TokenColumns(TypedDict, total=False):
+    """The columns that a trainer may give; `ingest.schema.TOKENS` has their units and meanings."""
+
+    sample_id: Required[Any]
+    position: Required[Any]
+    rollout_logprob: Required[Any]
+    token_id: Any
+    group_id: Any
+    same_weights_logprob: Any
+    old_logprob: Any
+    current_logprob: Any
+    ref_logprob: Any
+    loss_mask: Any
+    advantage: Any
+    reward: Any
+    rollout_version: Any
+    trainer_version: Any
+    old_version: Any
+    entropy: Any
+
+
 def table(step: int, arrays: Mapping[str, Any]) -> pa.Table:
     """One step's tokens, sorted by sample_id and position (stable), columns REQUIRED, of the canonical types.
 
     Raises:
         ShapeError: an array is not one row per token, or holds what its column cannot; every array is named with its shape.
     """
-    given = {name: _array(name, value) for name, value in arrays.items() if value is not None}
+    given = {name: as_array(name, value) for name, value in arrays.items() if value is not None}
     _refuse_shapes(given)
     tokens = len(given["sample_id"])
     columns = {"step": np.full(tokens, step, np.int64)}
@@ -36,7 +57,12 @@ def table(step: int, arrays: Mapping[str, Any]) -> pa.Table:
     return made.take(pc.sort_indices(made, sort_keys=[("sample_id", "ascending"), ("position", "ascending")]))
 
 
-def _array(name: str, value: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever numpy can turn into an array
+def as_array(name: str, value: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever numpy can turn into an array
+    """The array that a value is, without a copy where it need not be copied.
+
+    Raises:
+        ShapeError: numpy cannot read it.
+    """
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

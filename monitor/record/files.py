@@ -53,6 +53,12 @@ def write_small(path: Path, table: pa.Table) -> None:
         pq.write_table(table, beside, compression="zstd", use_dictionary=False)
 
 
+def write_text(path: Path, text: str) -> None:
+    """A note, written the same way."""
+    with _Beside(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
 class _Beside:
     """A name to write under; renamed to the final one when all is on the disk, removed when something fails."""
 

@@ -41,9 +41,9 @@ class Recorder:
         bounds: ClipBounds | None = None,
         resume_from: int | None = None,
     ) -> None:
-        self.run_dir, self.rank, self.bounds = Path(run_dir).expanduser(), _count("rank", rank), bounds or ClipBounds()
+        self.run_dir, self.rank, self.bounds = Path(run_dir).expanduser(), whole_number("rank", rank), bounds or ClipBounds()
         self._metadata = {OBJECTIVE: json.dumps(bounds.as_dict()).encode()} if bounds else {}
-        self._resumed = None if resume_from is None else _count("resume_from", resume_from)
+        self._resumed = None if resume_from is None else whole_number("resume_from", resume_from)
         self._compacted: tuple[PieceKey, frozenset[int]] | None = None
         if self._resumed is not None:
             set_aside(self.run_dir, self._resumed, rank=self.rank)
@@ -84,7 +84,7 @@ class Recorder:
             ValueError: a step under 0; TypeError: one that is no whole number.
         """
         columns = {name: value for name, value in locals().items() if name not in {"self", "step"}}
-        step = _count("step", step)
+        step = whole_number("step", step)
         part = files.part_of(self.run_dir, step, self.rank)
         if part.exists() or self._is_compacted(step):
             where = part if part.exists() else self.run_dir / files.TOKENS_FILE
@@ -108,7 +108,12 @@ class Recorder:
         return step in self._compacted[1]
 
 
-def _count(name: str, value: int | str) -> int:
+def whole_number(name: str, value: int | str) -> int:
+    """A number from 0, which may be text as launchers set it.
+
+    Raises:
+        TypeError: it is no whole number. ValueError: it is negative.
+    """
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, found {value}")
     number = int(value) if isinstance(value, str) and value.isdecimal() else index(value)  # type: ignore[arg-type]

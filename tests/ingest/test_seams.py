@@ -42,6 +42,14 @@ def test_two_restarts():
     assert sorted(step for _, step in found.marks) == [3, 5]
 
 
+def test_the_mark_of_a_restart_goes_when_a_later_restart_passes_it():
+    found = joined(log(*range(1, 10), 4, 5, 3, 4, 5, 6, 7))
+    assert {step: said.rpartition("from here on ")[2] for (_, step), said in found.marks.items()} == {
+        3: "were logged before the restart and are left out",
+        8: "were logged before the restart, which has not come so far",
+    }
+
+
 def test_a_file_in_no_order_is_sorted_not_cut():
     before = log(5, 1, 4, 2, 3, 0)
     assert joined(before).raw is before

@@ -1,0 +1,170 @@
+"""The alerts on disk: state, history and what waits to be sent, in one SQLite file that several processes may use.
+
+What a batch of values changes is written in one transaction: the new states, a history row for each change, and an outbox row for each
+notification and destination. A process that is killed at any moment has either written all of it or nothing; then the same values are given
+again and come to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitor.alerts import _outbox, _rows
+from monitor.alerts._database import Database, DiskFullError, StoreError
+from monitor.alerts._outbox import Queued, SinkHealth
+from monitor.alerts._settings import Policy
+from monitor.alerts.machine import NOTHING, Against, News, Notification, Observation, State, acknowledge, advance, silence
+from monitor.store import home
+
+FILE = "alerts.sqlite"
+LEASE_S = 60.0  # longer than any destination may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """One change of state that happened."""
+
+    id: int
+    notification: Notification
+    withheld: str  # why it was not told; "" where it was
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """Somebody asked not to be told of a rule in a run until a time."""
+
+    rule: str
+    run: str
+    until: float
+    by: str
+    at: float
+
+
+class AlertStore:
+    """State, history and outbox of all rules in all runs; see the module."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open the file, `alerts.sqlite` in the run store where none is named.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        self._database = Database(home() / FILE if path is None else path)
+        self.path = self._database.path
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def take(  # noqa: PLR0913 - what `machine.update` takes
+        self,
+        policy: Policy,
+        run: str,
+        observations: Sequence[Observation],
+        now: float,
+        *,
+        compared: Against = NOTHING,
+        news: News = News(),  # noqa: B008 - frozen
+    ) -> tuple[Notification, ...]:
+        """Take a run's new values under every rule that applies to it, and return what is told now; it is queued already.
+
+        To be called without values too, see `machine.update`. Values that were taken before change nothing.
+
+        Raises:
+            DiskFullError: there is no room; nothing was taken, so give the same values again.
+            StoreError: the file cannot be written.
+        """
+        rules = policy.rules_for(run)
+        if not observations and news == News():
+            with self._database.reading() as connection:
+                rules = _rows.due(connection, rules, run, now)
+        if not rules:
+            return ()
+        told: list[Notification] = []
+        with self._database.writing() as connection:
+            for rule in rules:
+                state, before = _rows.state_of(connection, rule.id, run)
+                state, changes = advance(state, rule, observations, now, compared=compared, news=news)
+                if changes or state.to_json() != before or not observations:
+                    _rows.keep(connection, state, now, _rows.terms_of(rule))
+                told += _rows.keep_changes(connection, policy, changes, now)
+        return tuple(told)
+
+    def claim(self, now: float, lease_s: float = LEASE_S, sinks: Sequence[str] | None = None) -> Queued | None:
+        """Hand out the oldest notification that nobody holds, for some destinations or any; None where there is none.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._database.writing() as connection:
+            return _outbox.claimed(connection, now, lease_s, sinks)
+
+    def sent(self, identity: int, now: float) -> None:
+        """Record that a claimed notification arrived."""
+        with self._database.writing() as connection:
+            _outbox.sent(connection, identity, now)
+
+    def failed(self, identity: int, error: str, retry_at: float | None, now: float) -> None:
+        """Record that a claimed notification did not arrive, and when to hand it out again; None gives it up."""
+        with self._database.writing() as connection:
+            _outbox.failed(connection, identity, error, retry_at, now)
+
+    def sinks(self) -> tuple[SinkHealth, ...]:
+        """How every destination has been doing."""
+        with self._database.reading() as connection:
+            return _outbox.health(connection)
+
+    def states(self, run: str | None = None) -> tuple[State, ...]:
+        """Every state, or those of one run, by run and rule."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT state FROM state WHERE ? IS NULL OR run = ? ORDER BY run, rule", (run, run)).fetchall()
+        return tuple(State.from_json(text) for (text,) in rows)
+
+    def history(self, run: str | None = None, rule: str | None = None, limit: int = 200) -> tuple[Past, ...]:
+        """The latest changes of state, told or not, the newest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, notification, withheld, at FROM history WHERE (?1 IS NULL OR run = ?1) AND (?2 IS NULL OR rule = ?2) "
+                "ORDER BY id DESC LIMIT ?3",
+                (run, rule, limit),
+            ).fetchall()
+        return tuple(Past(id=row[0], notification=Notification.from_json(row[1]), withheld=row[2], at=row[3]) for row in rows)
+
+    def silence(self, rule: str, run: str, until: float, *, by: str, now: float) -> None:
+        """Tell nothing of a rule in a run before `until`; see `machine.silence`. A time that is past ends a silence."""
+        with self._database.writing() as connection:
+            connection.execute("INSERT INTO silences (rule, run, until, by, at) VALUES (?, ?, ?, ?, ?)", (rule, run, until, by, now))
+            _rows.keep(connection, silence(_rows.state_of(connection, rule, run)[0], until), now)
+
+    def silences(self, now: float) -> tuple[Silence, ...]:
+        """The silences in force: of each rule and run the latest word."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT rule, run, until, by, at FROM silences WHERE id IN (SELECT max(id) FROM silences GROUP BY rule, run) AND until > ? "
+                "ORDER BY run, rule",
+                (now,),
+            ).fetchall()
+        return tuple(Silence(rule=row[0], run=row[1], until=row[2], by=row[3], at=row[4]) for row in rows)
+
+    def acknowledge(self, episode: str, *, by: str, now: float) -> bool:
+        """No more reminders of an episode; False where no such episode lasts."""
+        with self._database.writing() as connection:
+            row = connection.execute("SELECT state FROM state WHERE ? IN (episode, nan_episode)", (episode,)).fetchone()
+            before = None if row is None or not episode else State.from_json(row[0])
+            if before is None:
+                return False
+            _rows.keep(connection, acknowledge(before, episode), now)
+            connection.execute("INSERT INTO acknowledgements (episode, by, at) VALUES (?, ?, ?)", (episode, by, now))
+            return True
+
+    def forget(self, run: str) -> None:
+        """Drop everything about a run, and what of it waits to be sent."""
+        with self._database.writing() as connection:
+            for table in ("state", "history", "outbox", "silences"):
+                connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - four names of ours
+
+
+__all__ = ["FILE", "LEASE_S", "AlertStore", "DiskFullError", "Past", "Queued", "Silence", "SinkHealth", "StoreError"]

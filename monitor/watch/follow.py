@@ -1,0 +1,171 @@
+"""Following the runs at a path: a look says what came to each of them, and costs what came.
+
+The path need not exist yet. Where it is a folder of runs, new ones are found while others grow. What cannot be read now is a trouble, and
+is tried again; what vanished stays known until something else comes in its place.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ingest.errors import RatiometerError
+from ingest.following import Wish
+from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, places
+from ingest.load import combined, id_of, wished
+from ingest.run import RawLog, ReadProblem
+from ingest.user_mapping import UserMapping
+from monitor.watch.run import FollowedRun
+from monitor.watch.update import Update
+
+_AGAIN_S, _SHARE = 5.0, 50  # seconds between two searches for new runs in a folder, and times what a search takes
+_WAIT_SHARE = 5  # the same while there is nothing yet
+
+
+def follow(
+    where: str,
+    *,
+    dialect: str | None = None,
+    mapping: UserMapping | None = None,
+    ids: dict[str, tuple[str, str]] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Follower:
+    """Follow what is at a path or an address.
+
+    Args:
+        where: a file, a folder, or `wandb:entity/project[/run]`.
+        dialect: as `ingest.load.load`.
+        mapping: as `ingest.load.load`.
+        ids: run id -> path and name, shared by followers whose runs must not have the same.
+        clock: seconds that never go back.
+
+    Raises:
+        UnknownDialectError: there is no such dialect.
+    """
+    return Follower(where, wished(dialect, mapping), {} if ids is None else ids, clock)
+
+
+@dataclass(eq=False)
+class _Member:
+    """One log below the path."""
+
+    place: Place
+    growing: Growing
+    grown: Grown = NOTHING
+    run: FollowedRun | None = None  # where the log is one run, and that run nothing else
+    name: str = ""  # of that run
+
+
+class Follower:
+    """See `follow`."""
+
+    def __init__(self, where: str, wish: Wish, ids: dict[str, tuple[str, str]], clock: Callable[[], float]) -> None:
+        self.where, self._wish, self._ids, self._clock = where, wish, ids, clock
+        self._members: dict[str, _Member] = {}
+        self._joined: dict[tuple[str, str], FollowedRun] = {}  # path and name -> run, of runs that are several logs, or share one
+        self._due = -math.inf  # when to search again
+        self._regroup = False  # logs came, so which of them are one run is to be found out again
+        self._unfound: tuple[ReadProblem, ...] = ()
+        self.troubles: tuple[ReadProblem, ...] = ()  # what cannot be read now
+
+    @property
+    def waiting(self) -> bool:
+        """Whether no value has come yet."""
+        return not self._joined and not any(member.run for member in self._members.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every log says that nothing more will come."""
+        return bool(self._members) and all(member.growing.ended for member in self._members.values())
+
+    def poll(self) -> tuple[Update, ...]:
+        """What came since the last look, run by run."""
+        self._search()
+        troubles = list(self._unfound)
+        for member in self._members.values():
+            member.grown = _look(member, troubles)
+        changed = [member for member in self._members.values() if member.grown.changed]
+        if self._regroup or any(member.run is None or member.grown.anew or member.grown.settings for member in changed):
+            updates = list(self._put_together(changed, troubles))
+        else:
+            updates = [update for member in changed if (update := _followed(member, troubles)) is not None]
+        self.troubles = tuple(troubles)
+        return tuple(replace(update, finished=self.finished) for update in updates)
+
+    def _search(self) -> None:
+        """Find out what is there, as long as more may come up."""
+        begun = self._clock()
+        if begun < self._due:
+            return
+        self._unfound = ()
+        try:
+            found = places(self.where)
+        except (RatiometerError, OSError) as error:
+            self._unfound = () if self._members else (ReadProblem(path=self.where, place="", what=str(error)),)
+            found = ()
+        for place in found:
+            known = self._members.get(place.where)
+            if known is None or (known.run is None and known.place.reader is not place.reader):
+                self._members[place.where] = _Member(place, growing(place))
+                self._regroup = True
+        took = self._clock() - begun
+        if self.waiting:
+            self._due = self._clock() + _WAIT_SHARE * took
+        else:
+            again = is_collection(self.where, tuple(member.place for member in self._members.values()))
+            self._due = self._clock() + max(_AGAIN_S, _SHARE * took) if again else math.inf
+
+    def _put_together(self, changed: list[_Member], troubles: list[ReadProblem]) -> Iterator[Update]:
+        """Find out which logs are one run, and take all of those that changed."""
+        logs = [(member, log) for member in self._members.values() for log in member.growing.logs()]
+        apart = any(member.run is None for member in changed) or self._regroup
+        for raw in combined(log for _, log in logs):
+            own = [member for member, log in logs if log.scalars is raw.scalars and log.tokens is raw.tokens]
+            alone = own[0] if own and sum(member is own[0] for member, _ in logs) == 1 else None
+            if alone is not None and (alone in changed or alone.run is None):
+                alone.run, alone.name = alone.run or self._new_run(raw), raw.name
+                yield from _taken(alone.run, raw, troubles)
+            elif alone is None and apart:
+                run = self._joined.setdefault((raw.path, raw.name), self._new_run(raw))
+                yield from _taken(run, raw, troubles)
+        self._regroup = False
+
+    def _new_run(self, raw: RawLog) -> FollowedRun:
+        key = (raw.path, raw.name)
+        known = next((run_id for run_id, held in self._ids.items() if held == key), None)
+        run_id = known or id_of(raw, self._ids)
+        self._ids[run_id] = key
+        return FollowedRun(run_id, self._wish)
+
+
+def _look(member: _Member, troubles: list[ReadProblem]) -> Grown:
+    """What came to one log; what cannot be read of it joins the troubles."""
+    try:
+        grown = member.growing.more()
+    except (RatiometerError, OSError) as error:
+        troubles.append(ReadProblem(path=member.place.where, place="", what=str(error)))
+        return NOTHING
+    finally:
+        troubles += member.growing.troubles
+    return grown
+
+
+def _followed(member: _Member, troubles: list[ReadProblem]) -> Update | None:
+    """What came to a run that is one log."""
+    if member.run is None:
+        return None
+    update = member.run.more(member.grown)
+    if update is None and (logs := member.growing.logs()):
+        return next(iter(_taken(member.run, replace(logs[0], name=member.name), troubles)), None)
+    return update
+
+
+def _taken(run: FollowedRun, raw: RawLog, troubles: list[ReadProblem]) -> tuple[Update, ...]:
+    """All of a run, unless it is not understood."""
+    try:
+        return (run.whole(raw),)
+    except RatiometerError as error:
+        troubles.append(ReadProblem(path=raw.path, place=f"run {raw.name}", what=str(error)))
+        return ()

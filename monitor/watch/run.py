@@ -1,0 +1,72 @@
+"""One run that grows: its log is understood and its tokens are summed again only where they changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ingest.following import Changed, Understanding, Understood, Wish
+from ingest.growing import Grown
+from ingest.run import RawLog, ReadProblem, Run
+from ingest.schema import SCALARS
+from monitor.metrics.bounds import ClipBounds
+from monitor.metrics.frame import logged, void
+from monitor.watch.tokens import Summed, TokenSteps
+from monitor.watch.update import LOGGED, TOKENS, Update
+
+
+class FollowedRun:
+    """One run by its id."""
+
+    def __init__(self, run_id: str, wish: Wish) -> None:
+        self._understanding, self._tokens = Understanding(wish, run_id), TokenSteps()
+        self._run: Run | None = None
+        self._bounds, self._void = ClipBounds(), ""
+        self._reach: dict[str, int] = {}
+        self._told: set[tuple[str, str]] = set()  # path and text of problems
+
+    def whole(self, raw: RawLog) -> Update:
+        """Take all of a log.
+
+        Raises:
+            UnknownDialectError: no dialect knows any of its keys, so far.
+        """
+        self._run = None  # until it is understood: what was handed out with a log that is not, is to be taken again
+        changed = self._understanding.whole(raw)
+        self._run = run = replace(changed.run, scalars=SCALARS.empty_table(), tokens=None)
+        self._reach = dict(changed.reach)
+        before = self._bounds, self._void
+        self._bounds, self._void = ClipBounds.of(self._run.config), void(self._run.config)
+        summed = self._tokens.all(raw.tokens.pieces if raw.tokens else (), self._bounds, self._void)
+        if before != (self._bounds, self._void):
+            again = self._tokens.again(self._bounds, self._void)
+            summed = replace(summed, steps=summed.steps | again.steps, rows=again.rows)
+        return self._update(run, changed, summed)
+
+    def more(self, grown: Grown) -> Update | None:
+        """Take what came to a log; None where all of it has to be taken."""
+        if self._run is None or grown.anew or grown.settings:
+            return None
+        changed = self._understanding.more(grown.fresh) if grown.fresh.num_rows else Changed()
+        if changed is None:
+            return None
+        return self._update(self._run, changed, self._tokens.more(grown.pieces, grown.gone, self._bounds, self._void))
+
+    def _update(self, run: Run, changed: Changed, summed: Summed) -> Update:
+        restarts = [step for step in (changed.restarted_from, summed.restarted_from) if step is not None]
+        return Update(
+            run=run,
+            rows=pa.concat_tables([summed.rows, logged(changed.scalars)]),
+            steps={TOKENS: summed.steps, LOGGED: changed.steps},
+            reach=self._reach,
+            restarted_from=min(restarts, default=None),
+            problems=self._new((*(changed.run.problems if isinstance(changed, Understood) else ()), *summed.problems)),
+        )
+
+    def _new(self, problems: tuple[ReadProblem, ...]) -> tuple[ReadProblem, ...]:
+        """Problems that were not told; of one that only counts more places by now, the first."""
+        found = {(problem.path, problem.what): problem for problem in reversed(problems)}
+        new = tuple(problem for key, problem in reversed(found.items()) if key not in self._told)
+        self._told |= found.keys()
+        return new
