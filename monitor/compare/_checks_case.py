@@ -12,8 +12,9 @@ from ingest.run import Run
 from monitor.compare._checks_effect import DISCREPANCY, LAG, VERSIONS, Effect, effect
 from monitor.compare._checks_fix import change
 from monitor.compare._checks_ratio import MeanRatio, mean_ratio
-from monitor.compare._settings import Both, Layer, Value, both, spelled
+from monitor.compare._settings import Both, Value, both, spelled
 from monitor.compare.headline import Comparison
+from monitor.compare.layer import Layer
 from monitor.compare.parity import PARITY
 from monitor.metrics.frame import void
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from monitor.compare._checks_case import AGED, ROUNDED, STALE, Case, Check, Judged, Question, Verdict, as_reference, explaining
 from monitor.compare._checks_fix import change
 from monitor.compare._checks_path import MASKED, UNSEEN, UNTOLD
-from monitor.compare._settings import Both, Layer, same, spelled
+from monitor.compare._settings import Both, same, spelled
+from monitor.compare.layer import Layer
 
 HEAD, TRAINER_HEAD = "engine.lm_head_dtype", "trainer.lm_head_dtype"
 _WIDE = "float32"

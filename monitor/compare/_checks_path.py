@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from monitor.compare._checks_case import Case, Check, Judged, Question, Verdict
 from monitor.compare._checks_fix import change
-from monitor.compare._settings import Both, Layer, truth
+from monitor.compare._settings import Both, truth
+from monitor.compare.layer import Layer
 
 PREFIX, ASYNC, SYNC = "engine.enable_prefix_caching", "engine.async_scheduling", "engine.weight_sync"
 KEPT = "engine.kv_at_weight_update"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from monitor.compare._checks_case import AGED, ROUNDED, STALE, Case, Check, Judged, Question, Verdict, as_reference, explaining
-from monitor.compare._settings import OBJECTIVE, Layer
+from monitor.compare._settings import OBJECTIVE
+from monitor.compare.layer import Layer
 from monitor.compare.parity import PARITY
 
 _RECORD = "record the engine's settings"

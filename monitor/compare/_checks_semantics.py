@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from monitor.compare._checks_case import Case, Check, Judged, Question, Verdict, as_reference
 from monitor.compare._checks_fix import change
-from monitor.compare._settings import SAMPLING, Layer, Value, number, same, spelled
+from monitor.compare._settings import SAMPLING, Value, number, same, spelled
+from monitor.compare.layer import Layer
 from monitor.metrics.sanity import COUNTED
 from monitor.metrics.series import series
 

@@ -5,31 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ingest.run import Run
+from monitor.compare.layer import Layer
 
 Value = str | int | float | bool
-
-
-class Layer(StrEnum):
-    """Where a setting acts and a fault sits, in the order in which the questions are asked (field reports, C2)."""
-
-    DATA = "data"
-    SEMANTICS = "semantics"
-    INFERENCE_PATH = "inference_path"
-    NUMERICS = "numerics"
-    LAG = "lag"
-    OBJECTIVE = "objective"
-    OTHER = "other"
-
-    @property
-    def words(self) -> str:
-        """As it is written in a sentence."""
-        return self.value.replace("_", " ")
-
-
-LAYERS = tuple(Layer)
 
 
 @dataclass(frozen=True, kw_only=True)

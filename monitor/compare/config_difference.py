@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ingest.run import Run
-from monitor.compare._settings import SAMPLING, SETTINGS, Both, Layer, Value, both, spelled
+from monitor.compare._settings import SAMPLING, SETTINGS, Both, Value, both, spelled
+from monitor.compare.layer import Layer
 
 _IDENTITY = re.compile(
     r"^(?!.*(model|data)).*"  # which model and which data are no mere names

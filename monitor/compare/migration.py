@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from monitor.compare import _checks_numerics, _checks_path, _checks_rest, _checks_semantics
 from monitor.compare._checks_case import Case, Check, Framed, Verdict, case
 from monitor.compare._checks_effect import RECORD
-from monitor.compare._settings import LAYERS, Layer
 from monitor.compare.headline import Comparison, words
+from monitor.compare.layer import LAYERS, Layer
 from monitor.compare.parity import PARITY
 
 _VERDICTS = tuple(Verdict)

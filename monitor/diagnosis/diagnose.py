@@ -115,7 +115,7 @@ def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagn
         if progress:
             progress(rule.title)
         answers[rule.id] = Answer(rule=rule, outcome=_ask(rule, case, answers))
-    order = {layer: place for place, layer in enumerate(LAYERS)}
+    order: dict[Layer, int] = {layer: place for place, layer in enumerate(LAYERS)}
     return Diagnosis(run=case.run, answers=tuple(sorted(answers.values(), key=lambda one: order[one.rule.layer])))
 
 
@@ -136,7 +136,7 @@ def rules() -> tuple[Rule, ...]:
     found = {rule.id: rule for rule in discover("monitor.diagnosis.rules", "RULE")}
     before = TopologicalSorter({name: [other for other in rule.after if other in found] for name, rule in sorted(found.items())})
     place = {name: number for number, name in enumerate(before.static_order())}
-    order = {layer: number for number, layer in enumerate(LAYERS)}
+    order: dict[Layer, int] = {layer: number for number, layer in enumerate(LAYERS)}
     return tuple(sorted(found.values(), key=lambda rule: (rule.last_resort, order[rule.layer], place[rule.id])))
 
 

@@ -7,8 +7,9 @@ import pytest
 from ingest.load import load
 from ingest.run import Run
 from ingest.schema import SCALARS
-from monitor.compare._settings import SETTINGS, Layer, number, same, spelled, truth
+from monitor.compare._settings import SETTINGS, number, same, spelled, truth
 from monitor.compare.config_difference import Loudness, config_difference
+from monitor.compare.layer import Layer
 
 ROOT = Path(__file__).resolve().parents[3]
 

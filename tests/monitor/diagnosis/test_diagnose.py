@@ -6,7 +6,7 @@ import pytest
 
 from monitor.diagnosis import diagnose as module
 from monitor.diagnosis.diagnose import State, diagnose, rules
-from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Fix, Layer, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import LAYERS, Certainty, Evidence, Finding, Fix, Layer, Passed, Severity, Skipped
 from monitor.diagnosis.rule import PARTS, Rule
 from tests.diagnosis_cases import case
 
@@ -39,7 +39,7 @@ def ask(monkeypatch):
 
 
 PASSED = Passed(says="fine")
-KEYS = [_rule(f"k_{layer}", layer, PASSED, keystone=True) for layer in Layer]
+KEYS = [_rule(f"k_{layer}", layer, PASSED, keystone=True) for layer in LAYERS]
 
 
 def test_the_first_layer_in_the_order_of_questions_is_the_verdict(ask):
@@ -103,9 +103,9 @@ def test_every_rule_is_whole(rule):
     assert all(len(paragraph) > 40 for paragraph in rule.text.values())
     assert all(threshold.source for threshold in rule.thresholds.values())
     assert set(rule.after) <= set(known)
-    assert all(list(Layer).index(known[name].layer) <= list(Layer).index(rule.layer) for name in rule.after)
+    assert all(LAYERS.index(known[name].layer) <= LAYERS.index(rule.layer) for name in rule.after)
 
 
 def test_every_layer_has_one_keystone_but_the_objective():
     keystones = [rule.layer for rule in module.rules() if rule.keystone]
-    assert sorted(keystones, key=list(Layer).index) == [layer for layer in Layer if layer is not Layer.OBJECTIVE]
+    assert sorted(keystones, key=LAYERS.index) == [layer for layer in LAYERS if layer is not Layer.OBJECTIVE]
