@@ -4,10 +4,10 @@ import pytest
 from streamlit.util import calc_hash
 
 from monitor.diagnosis import diagnose
-from monitor.diagnosis.outcome import Layer, Passed, Skipped
+from monitor.diagnosis.outcome import LAYERS, Layer, Passed, Skipped
 from monitor.pages import _diagnoses, _library
 from tests.monitor.pages import fake_rules
-from tests.monitor.pages.conftest import DIPS, write_run
+from tests.monitor.pages.conftest import DIPS
 from tests.monitor.pages.fake_rules import FIX, HOSTILE, finding, rule
 
 
@@ -64,7 +64,7 @@ def test_it_opens_on_the_first_candidate_with_one_verdict_and_the_ladder_in_orde
     page = html(app)
     assert "critical</span> · <b>v1_broken</b> · semantics: the mean ratio is 1.05, which no noise explains; 1 later layer" in page
     rungs = page.split("<ol class='ladder'>")[1].split("</ol>")[0].split("<li")[1:]
-    assert [rung.split("<b>")[1].split("</b>")[0] for rung in rungs] == [layer.words for layer in Layer]
+    assert [rung.split("<b>")[1].split("</b>")[0] for rung in rungs] == [layer.words for layer in LAYERS]
     states = [next(word for word in ("at fault", "clear", "cannot be told") if word in rung) for rung in rungs]
     assert states == ["clear", "at fault", "clear", "cannot be told", "at fault", "cannot be told"]
     assert "record <code>engine.dtype</code>" in rungs[3]
@@ -123,11 +123,11 @@ def test_a_run_without_faults_is_not_said_to_have_any(findings, fakes):
     assert "cannot be told</span> · <b>v1_fixed</b> · nothing found in what this log shows" in html(app)
     assert not app.subheader
     assert not figures(app)
-    fakes([rule(f"{layer}_ok", layer, lambda _: Passed(says="fine"), keystone=layer is not Layer.OBJECTIVE) for layer in Layer])
+    fakes([rule(f"{layer}_ok", layer, lambda _: Passed(says="fine"), keystone=layer is not Layer.OBJECTIVE) for layer in LAYERS])
     _diagnoses._shelves.clear()
     app.run()
     assert "clear</span> · <b>v1_fixed</b> · nothing found: engine and trainer agree" in html(app)
-    assert html(app).count("clear</span>") == 1 + len(Layer)
+    assert html(app).count("clear</span>") == 1 + len(LAYERS)
     assert "Every question was asked" in said(app)
 
 
@@ -225,7 +225,7 @@ def test_a_long_token_log_is_not_diagnosed_before_somebody_opens_its_findings(ap
     assert "not diagnosed yet" in links(app)["run=v1_fixed"]
 
 
-def test_a_diagnosis_is_made_once_per_content_and_reference(findings, monkeypatch, samples):
+def test_a_diagnosis_is_made_once_per_content_and_reference(findings, monkeypatch):
     app = findings()
     monkeypatch.setattr(_diagnoses, "portray", None)
     app.run()
@@ -235,9 +235,6 @@ def test_a_diagnosis_is_made_once_per_content_and_reference(findings, monkeypatc
     assert not app.error
     app.multiselect(key="reference").set_value([]).run()
     assert "failed in a way" in said(app)  # another reference is another diagnosis
-    monkeypatch.undo()
-    write_run(samples / "v1_broken", seed=2)
-    app.multiselect(key="reference").set_value(["v0_reference_seed0"]).run()
 
 
 def test_shelves_let_go_of_what_nobody_asked_for_the_longest():
