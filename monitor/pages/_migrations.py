@@ -9,7 +9,7 @@ import streamlit as st
 
 from ingest.run import Run
 from monitor.compare.config_difference import SettingDifference, config_difference
-from monitor.compare.headline import COMPARED, Comparison, words
+from monitor.compare.headline import Comparison, words
 from monitor.compare.migration import Migration, migration
 from monitor.compare.reference import SMOOTHING
 from monitor.metrics import glossary
@@ -85,12 +85,13 @@ def _strips(content: object, metrics: tuple[str, ...], _runs: Sequence[Shown], _
 
 
 def _panel(metric: str) -> Panel:
-    """The overlay's own panel of a metric; of one that it has no strip for, its row of the glossary."""
-    own = next((panel for panel in panels() if metric in panel.metrics), None)
+    """The overlay's own panel where it is of this very metric; else one that names its ratio, as the sentences do."""
+    own = next((panel for panel in panels() if panel.metrics[0] == metric), None)
     if own is not None:
         return replace(own, metrics=(metric,))
-    title, ess = COMPARED.get(metric, metric), metric.startswith("ess.")
-    return Panel(title=f"{title[:1].upper()}{title[1:]}", unit=glossary.metric(metric).unit, metrics=(metric,), ess=ess)
+    title = words(metric)
+    unit = glossary.metric(metric).unit
+    return Panel(title=f"{title[:1].upper()}{title[1:]}", unit=unit, metrics=(metric,), ess=metric.startswith("ess."))
 
 
 def _content(candidates: Sequence[Shown], references: Sequence[Shown]) -> object:

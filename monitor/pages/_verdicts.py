@@ -45,6 +45,7 @@ MARKS = {
     Severity.NOTE: Mark(sign="○", word="note", icon=":material/info:"),
 }
 CLEARED = Mark(sign="✓", word="clear", icon=":material/check_circle:", hue=CLEAR)
+UNSEEN = Mark(sign="○", word=str(State.PARTLY), icon=":material/circle:")
 UNTOLD = Mark(sign="?", word="cannot be told", icon=":material/help:")
 _WORST_FIRST = (Severity.CRITICAL, Severity.WARNING)
 
@@ -54,21 +55,12 @@ def overall(diagnosis: Diagnosis) -> Mark:
     worst = _worst(diagnosis.answers)
     if worst:
         return MARKS[worst]
-    return UNTOLD if untold(diagnosis) else CLEARED
+    return UNTOLD if untold(diagnosis) else UNSEEN if untold(diagnosis, State.PARTLY) else CLEARED
 
 
-def untold(diagnosis: Diagnosis) -> list[Layer]:
-    """Layers that this log cannot tell about; the objective is only ever what is left."""
-    return [layer for layer in LAYERS if layer is not Layer.OBJECTIVE and diagnosis.state(layer) is State.UNKNOWN]
-
-
-def state(diagnosis: Diagnosis, layer: Layer) -> State:
-    """What is known about a layer; the objective, which no one question decides, is clear where every question about it was answered so."""
-    known = diagnosis.state(layer)
-    own = [one.outcome for one in diagnosis.answers if one.rule.layer is layer]
-    if layer is Layer.OBJECTIVE and known is State.UNKNOWN and own and not any(isinstance(each, Skipped) for each in own):
-        return State.CLEAR
-    return known
+def untold(diagnosis: Diagnosis, known: State = State.UNKNOWN) -> list[Layer]:
+    """Layers that this log cannot tell about, or is in some other state of knowing; the objective is only ever what is left."""
+    return [layer for layer in LAYERS if layer is not Layer.OBJECTIVE and diagnosis.state(layer) is known]
 
 
 def brief(diagnosis: Diagnosis) -> str:
@@ -76,8 +68,8 @@ def brief(diagnosis: Diagnosis) -> str:
     if diagnosis.layer:
         more = len({one.rule.layer for one in diagnosis.answers if one.at_fault}) - 1
         return f"{diagnosis.layer.words} at fault" + (f", {more} later {'layer' if more == 1 else 'layers'} too" if more else "")
-    unknown = len(untold(diagnosis))
-    return "nothing found" + (f", {unknown} of {len(LAYERS) - 1} layers cannot be told" if unknown else "")
+    open_layers = len(untold(diagnosis)) + len(untold(diagnosis, State.PARTLY))
+    return "nothing found" + (f", {open_layers} of {len(LAYERS) - 1} layers not wholly told" if open_layers else "")
 
 
 def verdict(label: str, diagnosis: Diagnosis, theme: Theme) -> str:
@@ -98,7 +90,7 @@ def anchor(rule_id: str) -> str:
 
 def _rung(diagnosis: Diagnosis, layer: Layer, theme: Theme) -> str:
     own = [one for one in diagnosis.answers if one.rule.layer is layer]
-    known = state(diagnosis, layer)
+    known = diagnosis.state(layer)
     mark, rest = UNTOLD, _lacking(own)
     if known is State.FAULT:
         found = MARKS[_worst(own) or Severity.WARNING]
@@ -106,6 +98,8 @@ def _rung(diagnosis: Diagnosis, layer: Layer, theme: Theme) -> str:
         rest = " · ".join(_linked(one) for one in own if one.at_fault)
     elif known is State.CLEAR:
         mark, rest = CLEARED, _noted(own)
+    elif known is State.PARTLY:
+        mark, rest = UNSEEN, f"{_noted(own)}; {_lacking(own)}"
     first = " class='first'" if diagnosis.layer is layer else ""
     cells = (f"<b>{for_html(layer.words)}</b><small>{for_html(QUESTIONS[layer])}</small>", mark.html(theme), rest)
     return f"<li{first}>{''.join(f'<div>{cell}</div>' for cell in cells)}</li>"

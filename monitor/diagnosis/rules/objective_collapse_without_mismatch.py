@@ -133,5 +133,6 @@ RULE = Rule(
     requires=(("reward.mean", "entropy.mean"),),
     needs=("trainer.learning_rate", "objective.eps_low", "objective.eps_high"),
     thresholds=THRESHOLDS,
+    keystone=True,
     last_resort=True,
 )

@@ -123,7 +123,7 @@ def test_a_run_without_faults_is_not_said_to_have_any(findings, fakes):
     assert "cannot be told</span> · <b>v1_fixed</b> · nothing found in what this log shows" in html(app)
     assert not app.subheader
     assert not figures(app)
-    fakes([rule(f"{layer}_ok", layer, lambda _: Passed(says="fine"), keystone=layer is not Layer.OBJECTIVE) for layer in LAYERS])
+    fakes([rule(f"{layer}_ok", layer, lambda _: Passed(says="fine"), keystone=True) for layer in LAYERS])
     _diagnoses._shelves.clear()
     app.run()
     assert "clear</span> · <b>v1_fixed</b> · nothing found: engine and trainer agree" in html(app)
@@ -210,7 +210,7 @@ def test_the_overlay_has_a_line_for_each_run_that_leads_to_its_findings(app, fak
     app.run()
     assert links(app) == {
         "run=v1_broken": "**v1\\_broken** semantics at fault, 1 later layer too",
-        "run=v1_fixed": "**v1\\_fixed** nothing found, 1 of 5 layers cannot be told",
+        "run=v1_fixed": "**v1\\_fixed** nothing found, 1 of 5 layers not wholly told",
     }
     assert {each.proto.page for each in app.get("page_link")} == {"findings"}
 

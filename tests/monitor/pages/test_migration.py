@@ -81,6 +81,21 @@ def test_the_divergence_is_marked_on_the_strip_that_it_is_in(migration):
     assert min(line["x0"] for line in lines) == min(float(row["from step"].split()[0]) for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("metric", "title"),
+    [
+        ("ess.lag.token", "ESS (token)"),
+        ("ess.total.token", "ESS(total, token)"),
+        ("kl.total.k3", "KL"),
+        ("kl.discrepancy.k3", "KL (kl.discrepancy.k3)"),
+    ],
+)
+def test_a_strip_is_never_called_after_another_ratio_than_it_draws(metric, title):
+    panel = _migrations._panel(metric)
+    assert (panel.title, panel.metrics) == (title, (metric,))
+    assert panel.ess is metric.startswith("ess")
+
+
 def test_a_run_that_stays_has_nothing_marked(migration):
     app = migration(runs="v1_fixed")
     assert "No candidate leaves the reference" in said(app)
