@@ -36,7 +36,7 @@ def _bounded(page: Page, places: Mapping[str, StreamlitPage]) -> Callable[[], No
 
     def run() -> None:
         try:
-            page.show(Desk(library=open_library(sys.argv[1:]), go_to=lambda url_path: st.switch_page(places[url_path])))
+            page.show(Desk(library=open_library(sys.argv[1:]), pages=places))
         except RatiometerError as error:
             st.error(for_markdown(error))
         except Exception:  # the page's boundary: nobody is shown a traceback, and the log has it

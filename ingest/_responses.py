@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from ingest.run import ReadProblem
 
 _LISTED = 20  # rows named one by one before the rest is counted
+_MISSING = -1
 
 
 def flatten(table: pa.Table, path: str, place: str) -> tuple[pa.Table, list[ReadProblem]]:
@@ -24,8 +25,9 @@ def flatten(table: pa.Table, path: str, place: str) -> tuple[pa.Table, list[Read
     lists = [name for name in table.column_names if _is_list(table.schema.field(name).type)]
     if not lists:
         return table, []
-    uneven = _uneven(table, lists)
-    problems = _problems(uneven, path, place)
+    lengths = _lengths(table, lists)
+    uneven = _uneven(lengths)
+    problems = _problems(uneven, lengths, path, place)
     if problems:
         table = table.filter(pc.invert(uneven))
     table = table.combine_chunks()
@@ -45,20 +47,31 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _uneven(table: pa.Table, lists: list[str]) -> pa.ChunkedArray:
-    """True for each row whose lists differ in length; a missing list has a length of its own, -1."""
-    lengths = [pc.fill_null(pc.list_value_length(table.column(name)), -1) for name in lists]
-    uneven = pc.equal(lengths[0], -1)
-    for other in lengths[1:]:
-        uneven = pc.or_(uneven, pc.not_equal(lengths[0], other))
+def _lengths(table: pa.Table, lists: list[str]) -> dict[str, pa.ChunkedArray]:
+    """How long each list of each row is, by column; a missing list has a length of its own, -1."""
+    return {name: pc.fill_null(pc.list_value_length(table.column(name)), _MISSING) for name in lists}
+
+
+def _uneven(lengths: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """True for each row whose lists differ in length."""
+    first, *others = lengths.values()
+    uneven = pc.equal(first, _MISSING)
+    for other in others:
+        uneven = pc.or_(uneven, pc.not_equal(first, other))
     return uneven
 
 
-def _problems(uneven: pa.ChunkedArray, path: str, place: str) -> list[ReadProblem]:
+def _problems(uneven: pa.ChunkedArray, lengths: dict[str, pa.ChunkedArray], path: str, place: str) -> list[ReadProblem]:
     rows = pc.indices_nonzero(uneven).to_pylist()
-    what = "the lists of this response differ in length, or one is missing; the response is left out"
-    problems = [ReadProblem(path=path, place=f"{place}, row {row}", what=what, rows=1) for row in rows[:_LISTED]]
+    problems = [ReadProblem(path=path, place=f"{place}, row {row}", what=_what(lengths, row), rows=1) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
         rest = len(rows) - _LISTED
         problems.append(ReadProblem(path=path, place=place, what=f"{rest} more responses whose lists differ in length", rows=rest))
     return problems
+
+
+def _what(lengths: dict[str, pa.ChunkedArray], row: int) -> str:
+    """How long each list of a response is; the diagnosis reads the numbers back."""
+    own = {name: column[row].as_py() for name, column in lengths.items()}
+    said = ", ".join(f"{name} {'missing' if length == _MISSING else length}" for name, length in own.items())
+    return f"the lists of this response differ in length: {said}; the response is left out"

@@ -61,11 +61,13 @@ def sampled(
     top_p=1.0,
     engine_reports_raw=False,
     trainer_temperature=None,
+    trainer_replays=False,
     noise=0.005,
 ):
     """Token columns of a real sampler: logits by prefix, drawn from softmax(z / T) cut at top_p, scored again by a trainer that rounds.
 
     Samples of a group share a prefix until they first differ, as they do in life: the logits at a place depend on all tokens before it.
+    A trainer that replays normalises over the tokens that the engine kept.
     `noise` is a logit error of the trainer (nats), independent per token and vocabulary entry.
     """
     rng = np.random.default_rng(seed)
@@ -83,7 +85,8 @@ def sampled(
                     q = _cut(p, top_p)
                     token = int(rng.choice(vocabulary, p=q))
                     reported = np.log(_softmax(z)) if engine_reports_raw else np.log(np.maximum(q, 1e-300))
-                    scored = np.log(_softmax((z + noise * rng.normal(size=vocabulary)) / trainer_temperature))
+                    scored = _softmax((z + noise * rng.normal(size=vocabulary)) / trainer_temperature)
+                    scored = np.log(scored / scored[q > 0].sum() if trainer_replays else scored)
                     values = (step, (step * groups + group) * samples + sample, step * groups + group, place, token)
                     values += (reported[token], scored[token], -(q[q > 0] * np.log(q[q > 0])).sum())
                     for name, value in zip(rows, values, strict=True):

@@ -17,6 +17,7 @@ REGISTRIES = {
     "ingest.dialects": "DIALECT",
     "monitor.alerts.sinks": "SINK",
     "monitor.commands": "COMMAND",
+    "monitor.diagnosis.rules": "RULE",
     "monitor.pages": "PAGE",
 }
 TOP_LEVEL = {
@@ -48,6 +49,15 @@ def test_a_module_is_one_thing(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 50, f"{node.name} is over 50 lines"
+
+
+def test_each_rule_is_tested_three_ways_at_least():
+    """Fires, near miss, columns missing."""
+    for path in (ROOT / "monitor/diagnosis/rules").glob("[a-z]*.py"):
+        tests = ROOT / "tests/monitor/diagnosis/rules" / f"test_{path.name}"
+        assert tests.exists(), f"{path.stem} has no tests"
+        functions = [node.name for node in ast.parse(tests.read_text()).body if isinstance(node, ast.FunctionDef)]
+        assert len([name for name in functions if name.startswith("test_")]) >= 3, path.stem
 
 
 def _tracked():

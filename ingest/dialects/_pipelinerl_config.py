@@ -16,6 +16,7 @@ _ENGINE = {
     "engine.kv_cache_dtype": "kv-cache-dtype",
     "engine.enforce_eager": "enforce-eager",
     "engine.tensor_parallel_size": "tensor-parallel-size",
+    "engine.pipeline_parallel_size": "pipeline-parallel-size",
     "engine.max_model_len": "max-model-len",
 }
 RENAMED = {

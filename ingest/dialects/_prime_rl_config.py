@@ -16,6 +16,7 @@ _ENGINE = {
     "engine.quantization": "quantization",
     "engine.enforce_eager": "enforce_eager",
     "engine.tensor_parallel_size": "tensor_parallel_size",
+    "engine.pipeline_parallel_size": "pipeline_parallel_size",
     "engine.max_model_len": "max_model_len",
 }
 _SAMPLING = {f"sampling.{name}": name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}

@@ -28,6 +28,7 @@ _OOB_06 = "in v0.6.0 mis-scaled: about the number of micro-batches minus the sha
 _ENTROPY = "estimated from the sampled tokens, weighted by new against rollout; not over the vocabulary"
 _KINDS = {"tis": "token_tis", "icepop": "icepop", "seq-mask-tis": "mis"}
 _LOSS = "loss_fn."
+_IN_FLIGHT = "grpo.async_grpo.in_flight_weight_updates"
 
 
 def _engine(raw: str, quantity: str, *, versions: str = "", caveat: str = "", placeholder: float | None = None) -> Key:
@@ -163,6 +164,8 @@ def _settings(config: Config) -> Settings:
         taken["correction.kind"] = ("token_tis", f"{_LOSS}truncated_importance_sampling_ratio")
     if not _asynchronous(config):
         return taken
+    if truth(config, _IN_FLIGHT):
+        taken["engine.weight_sync"] = ("in_flight", _IN_FLIGHT)
     return taken | found(config, {"staleness.max_versions": ("grpo.async_grpo.max_trajectory_age_steps",)})
 
 
@@ -194,6 +197,7 @@ DIALECT = Dialect(
         f"{_VLLM}logprobs_mode": "engine.logprobs_mode",
         f"{_VLLM}enforce_eager": "engine.enforce_eager",
         f"{_VLLM}tensor_parallel_size": "engine.tensor_parallel_size",
+        f"{_VLLM}pipeline_parallel_size": "engine.pipeline_parallel_size",
         f"{_VLLM}max_model_len": "engine.max_model_len",
         "policy.generation.vllm_kwargs.enable_prefix_caching": "engine.enable_prefix_caching",
         "policy.generation.vllm_kwargs.async_scheduling": "engine.async_scheduling",

@@ -11,7 +11,7 @@ from typing import Any
 from ingest.run import Run
 from monitor.commands._command import FOUND, OK, Command, Document, framed_or_refused, number, problem_lines, problems_of, reading_arguments
 from monitor.commands._references import references
-from monitor.diagnosis.diagnose import Answer, Diagnosis, State, case_of, diagnose
+from monitor.diagnosis.diagnose import Answer, Diagnosis, case_of, diagnose
 from monitor.diagnosis.outcome import LAYERS, Evidence, Finding, Passed, Skipped
 
 _INDENT = "      "
@@ -110,8 +110,17 @@ def _lines(told: Diagnosis) -> list[str]:
         state = told.state(layer)
         lines.append(f"  {layer.words:15} {state}")
         lines += [line for answer in told.findings if answer.rule.layer is layer for line in _finding_lines(answer)]
-    open_questions = [answer for answer in told.skipped if told.state(answer.rule.layer) is State.UNKNOWN and answer.rule.keystone]
-    return lines + [f"  not checked: {one.rule.title}: {_why(one)}" for one in open_questions]
+    return lines + _not_checked(told)
+
+
+def _not_checked(told: Diagnosis) -> list[str]:
+    """Rules that could not look, under what would let them."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for one in told.skipped:
+        assert isinstance(one.outcome, Skipped)  # noqa: S101 - `skipped` holds nothing else
+        if one.outcome.record:
+            lacking.setdefault(one.outcome.record, []).append(one.rule.title)
+    return [f"  not checked; record {', '.join(record)}: {', '.join(titles)}" for record, titles in lacking.items()]
 
 
 def _finding_lines(answer: Answer) -> list[str]:
@@ -124,12 +133,6 @@ def _finding_lines(answer: Answer) -> list[str]:
         *(f"{_INDENT}change: {each.change} ({each.where})" for each in found.fixes),
         f"{_INDENT}then look at: {found.look_at}",
     ]
-
-
-def _why(answer: Answer) -> str:
-    found = answer.outcome
-    assert isinstance(found, Skipped)  # noqa: S101 - called for skipped rules only
-    return f"{found.why}; record {', '.join(found.record)}" if found.record else found.why
 
 
 COMMAND = Command(

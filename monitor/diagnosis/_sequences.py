@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,6 @@ class Sequences:
     before: Floats  # mean |gap| before it
     after: Floats  # mean |gap| after it, without the token itself
     last: Floats  # |gap| of the last token; NaN where it does not show it
-
-    def joined(self, other: Sequences) -> Sequences:
-        """Both tables after one another."""
-        return Sequences(**{item.name: np.concatenate([getattr(self, item.name), getattr(other, item.name)]) for item in fields(self)})
 
     @property
     def abs_mean(self) -> Floats:
@@ -112,5 +108,6 @@ def _clustered(sums: Floats, sizes: Floats, n: float) -> float:
     rows = len(sums)
     if rows < 2 or not n:  # noqa: PLR2004 - one response has no spread
         return math.nan
-    residual = sums - sums.sum() / n * sizes
-    return float(np.sqrt((residual**2).sum() * rows / (rows - 1)) / n)
+    with np.errstate(over="ignore", invalid="ignore"):  # an error beyond float64 is infinite, or has no value
+        residual = sums - sums.sum() / n * sizes
+        return float(np.sqrt((residual**2).sum() * rows / (rows - 1)) / n)

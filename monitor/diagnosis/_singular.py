@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from monitor.diagnosis._step_tokens import StepTokens
 
-UNLIKE_ZERO = -0.05  # nats: where the other side is below it, an exact 0.0 is no rounded certainty
+ROUNDED = -1e-5  # nats: a float32 difference of logits of 64 is off by less, so an exact 0.0 against it was not computed
+UNLIKE_ZERO = -1.0  # nats: where the other side is below it, an exact 0.0 is neither rounded nor the only token that top-p left
 CERTAIN, FAR_BELOW = np.log(0.99), -2.0  # the engine gives 99 % or more; the trainer under 14 %
 _BF16_TAIL = np.uint32(0xFFFF)  # bits of a float32 that a bfloat16 does not have
 _ENDS = 1  # tokens from the end that count as the end
@@ -24,6 +25,12 @@ class Singular:
     zero_trainer: float
     zero_trainer_last: float
     zero_both: float  # exactly 0.0 on both sides
+    exact_engine: float  # engine exactly 0.0, trainer not: further from it than rounding explains, and be it a certain token
+    exact_engine_last: float  # of these, last tokens of their response
+    exact_trainer: float
+    exact_trainer_last: float
+    open_engine_last: float  # last tokens whose trainer is further from 0 than rounding explains: the engine's should be no exact zero
+    open_trainer_last: float
     engine_nan: float
     engine_infinite: float
     trainer_nan: float
@@ -42,6 +49,7 @@ def singular(tokens: StepTokens) -> Singular:
     has_trainer = bool(np.isfinite(trainer).any())
     zero_engine, zero_trainer = engine == 0, trainer == 0
     engine_only, trainer_only = zero_engine & (trainer < UNLIKE_ZERO), zero_trainer & (engine < UNLIKE_ZERO)
+    open_engine, open_trainer = np.isfinite(trainer) & (trainer < ROUNDED), np.isfinite(engine) & (engine < ROUNDED)
     certain = (engine > CERTAIN) & tokens.counted
     coarse_engine, stored_engine = _coarse(tokens.engine_raw)
     coarse_trainer, stored_trainer = _coarse(tokens.trainer_raw)
@@ -51,6 +59,12 @@ def singular(tokens: StepTokens) -> Singular:
         "zero_trainer": trainer_only,
         "zero_trainer_last": trainer_only & last,
         "zero_both": zero_engine & zero_trainer,
+        "exact_engine": zero_engine & open_engine,
+        "exact_engine_last": zero_engine & open_engine & last,
+        "exact_trainer": zero_trainer & open_trainer,
+        "exact_trainer_last": zero_trainer & open_trainer & last,
+        "open_engine_last": open_engine & last,
+        "open_trainer_last": open_trainer & last,
         "engine_nan": np.isnan(engine),
         "engine_infinite": np.isinf(engine),
         "trainer_nan": np.isnan(trainer) & has_trainer,

@@ -7,7 +7,7 @@ hide a broken engine, so the objective is never blamed while an earlier layer is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from graphlib import TopologicalSorter
@@ -20,7 +20,9 @@ from monitor.diagnosis.case import Case
 from monitor.diagnosis.outcome import LAYERS, Finding, Layer, Outcome, Passed, Severity, Skipped
 from monitor.diagnosis.portrait import portray
 from monitor.diagnosis.rule import Rule
-from monitor.metrics.frame import metric_frame
+from monitor.metrics.frame import metric_frame_with_problems
+
+TOKEN_COLUMNS = ("rollout_logprob", "same_weights_logprob")  # the least that shows the gap at equal weights, token by token
 
 
 class State(StrEnum):
@@ -28,6 +30,7 @@ class State(StrEnum):
 
     FAULT = "at fault"
     CLEAR = "clear"
+    PARTLY = "no fault seen, not all checked"
     UNKNOWN = "cannot be told"
 
 
@@ -77,7 +80,9 @@ class Diagnosis:
         if any(one.at_fault for one in own):
             return State.FAULT
         keystones = [one for one in own if one.rule.keystone]
-        return State.CLEAR if keystones and not any(isinstance(one.outcome, Skipped) for one in keystones) else State.UNKNOWN
+        if not keystones or any(isinstance(one.outcome, Skipped) for one in keystones):
+            return State.UNKNOWN
+        return State.PARTLY if any(_lacks(one) for one in own) else State.CLEAR
 
     @property
     def verdict(self) -> str:
@@ -86,12 +91,16 @@ class Diagnosis:
             more = len({one.rule.layer for one in self.answers if one.at_fault}) - 1
             later = f"; {more} later {'layer has' if more == 1 else 'layers have'} findings too: mend this one first" if more else ""
             return f"{self.first.rule.layer.words}: {self.first.outcome.what}{later}"
-        unknown = [layer for layer in LAYERS if layer is not Layer.OBJECTIVE and self.state(layer) is State.UNKNOWN]
-        if not unknown:
+        open_layers = {state: self._in(state) for state in (State.UNKNOWN, State.PARTLY)}
+        if not any(open_layers.values()):
             return "nothing found: engine and trainer agree, as far as these logs can show"
-        record = _to_record(one.outcome for one in self.answers if one.rule.keystone)
-        what = f"; record {', '.join(record)}" if record else ""
-        return f"nothing found in what this log shows; cannot be told: {', '.join(layer.words for layer in unknown)}{what}"
+        record = _to_record(one.outcome for one in self.answers if one.rule.layer is not Layer.OBJECTIVE)
+        said = "".join(f"; {state}: {', '.join(layers)}" for state, layers in open_layers.items() if layers)
+        return f"nothing found in what this log shows{said}" + (f"; record {', '.join(record)}" if record else "")
+
+    def _in(self, state: State) -> list[str]:
+        """Layers in a state, but for the objective, which is asked last and may stay open."""
+        return [layer.words for layer in LAYERS if layer is not Layer.OBJECTIVE and self.state(layer) is state]
 
 
 def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagnosis:
@@ -106,14 +115,19 @@ def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagn
         if progress:
             progress(rule.title)
         answers[rule.id] = Answer(rule=rule, outcome=_ask(rule, case, answers))
-    order = {layer: place for place, layer in enumerate(LAYERS)}
+    order: dict[Layer, int] = {layer: place for place, layer in enumerate(LAYERS)}
     return Diagnosis(run=case.run, answers=tuple(sorted(answers.values(), key=lambda one: order[one.rule.layer])))
 
 
 def case_of(run: Run, frame: pa.Table | None = None, references: Mapping[str, pa.Table] | None = None) -> Case:
-    """A run made ready: its metric frame, unless given, and the portrait of its tokens are computed."""
-    own = metric_frame(run) if frame is None else frame
-    return Case(run=run, frame=own, portrait=portray(run), references=references or {})
+    """A run made ready: its metric frame, unless given, and the portrait of its tokens are computed.
+
+    Problems met while the tokens are read join the run's own; where the frame is given, they are expected to have done so.
+    """
+    if frame is None:
+        frame, problems = metric_frame_with_problems(run)
+        run = replace(run, problems=(*run.problems, *problems))
+    return Case(run=run, frame=frame, portrait=portray(run), references=references or {})
 
 
 @cache
@@ -122,7 +136,7 @@ def rules() -> tuple[Rule, ...]:
     found = {rule.id: rule for rule in discover("monitor.diagnosis.rules", "RULE")}
     before = TopologicalSorter({name: [other for other in rule.after if other in found] for name, rule in sorted(found.items())})
     place = {name: number for number, name in enumerate(before.static_order())}
-    order = {layer: number for number, layer in enumerate(LAYERS)}
+    order: dict[Layer, int] = {layer: number for number, layer in enumerate(LAYERS)}
     return tuple(sorted(found.values(), key=lambda rule: (rule.last_resort, order[rule.layer], place[rule.id])))
 
 
@@ -132,10 +146,15 @@ def _ask(rule: Rule, case: Case, answers: Mapping[str, Answer]) -> Outcome:
         return Skipped(why=f"explained by another finding, {explained!r}: mend that first, then look again")
     missing = rule.missing(case)
     if missing:
-        return Skipped(why="this log does not have what it takes", record=tuple(name.removeprefix("token:") for name in missing))
+        return Skipped(why="this log does not have what it takes", record=tuple(column for name in missing for column in _columns(name)))
     if rule.last_resort and (blocked := _earlier(rule.layer, answers)):
         return blocked
     return rule.check(case)
+
+
+def _columns(name: str) -> tuple[str, ...]:
+    """What has to be recorded so that a rule has what it requires."""
+    return TOKEN_COLUMNS if name == "tokens" else (name.removeprefix("token:"),)
 
 
 def _earlier(layer: Layer, answers: Mapping[str, Answer]) -> Skipped | None:
@@ -144,11 +163,16 @@ def _earlier(layer: Layer, answers: Mapping[str, Answer]) -> Skipped | None:
         own = [one for one in answers.values() if one.rule.layer is earlier]
         if any(one.at_fault for one in own):
             return Skipped(why=f"the {earlier.words} comes first and is at fault: the objective cannot be blamed before that is mended")
-        unknown = [one for one in own if one.rule.keystone and isinstance(one.outcome, Skipped)]
+        unknown = [one for one in own if _lacks(one) or (one.rule.keystone and isinstance(one.outcome, Skipped))]
         if unknown:
             record = _to_record(one.outcome for one in unknown)
-            return Skipped(why=f"the {earlier.words} comes first and cannot be told from this log", record=record)
+            return Skipped(why=f"the {earlier.words} comes first and cannot wholly be told from this log", record=record)
     return None
+
+
+def _lacks(one: Answer) -> bool:
+    """Whether a rule could not look because the log lacks something; one that another finding explains lacks nothing."""
+    return isinstance(one.outcome, Skipped) and bool(one.outcome.record)
 
 
 def _to_record(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

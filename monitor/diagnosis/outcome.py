@@ -5,24 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-
-class Layer(StrEnum):
-    """Where a fault sits, in the order in which the questions are asked (field reports, C2)."""
-
-    DATA = "data"  # can the pair be compared at all
-    SEMANTICS = "semantics"  # are the recorded log-probabilities those of the sampler
-    INFERENCE_PATH = "inference_path"  # caches, scheduling, weight sync
-    NUMERICS = "numerics"  # precision and kernels, at fixed weights
-    LAG = "lag"  # the trainer moved on
-    OBJECTIVE = "objective"  # only what is left
-
-    @property
-    def words(self) -> str:
-        """As it is written on a page."""
-        return "inference path" if self is Layer.INFERENCE_PATH else str(self)
-
-
-LAYERS = tuple(Layer)
+from monitor.compare.layer import LAYERS, Layer
 
 
 class Severity(StrEnum):
@@ -108,3 +91,5 @@ class Skipped:
 
 
 Outcome = Passed | Finding | Skipped
+
+__all__ = ["LAYERS", "Certainty", "Curve", "Evidence", "Finding", "Fix", "Layer", "Outcome", "Passed", "Severity", "Skipped"]

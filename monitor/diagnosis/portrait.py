@@ -7,7 +7,7 @@ A second pass over the tokens, for the diagnosis alone. The gap is trainer minus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.run import Run
-from monitor.diagnosis import _profiles, _step_tokens
+from monitor.diagnosis import _profiles, _sizes, _step_tokens
 from monitor.diagnosis._prefixes import SamePrefix, same_prefix
 from monitor.diagnosis._profiles import SHIFTS, correlation
 from monitor.diagnosis._sequences import Sequences, sequences
@@ -42,6 +42,8 @@ class StepPortrait:
     place: Floats  # (classes, 4), see `_profiles`: by place in the response, under its first weights
     end: Floats  # by number of tokens that follow
     surprise: Floats  # by minus the engine's log-probability
+    place_surprise: Floats  # by both, see `_sizes`
+    size: Floats  # (2, classes) tokens by |x|, of which the engine was certain or not, see `_sizes`
     lag: Floats  # the gap by version lag
     total_lag: Floats  # current - rollout by version lag; zeros where either was not recorded
     switched: Floats  # (2, 4) before and after the first change of weights inside a response
@@ -54,7 +56,7 @@ class StepPortrait:
 
     def __add__(self, other: StepPortrait) -> StepPortrait:
         """The portrait of both."""
-        total: StepPortrait = _added(self, other)
+        total: StepPortrait = _total((self, other))
         return total
 
     @property
@@ -140,9 +142,7 @@ class Portrait:
         chosen = [self.steps[step] for step in steps]
         if not chosen:
             raise ValueError("no step to portray")
-        total = chosen[0]
-        for one in chosen[1:]:
-            total = total + one
+        total: StepPortrait = _total(chosen)
         return total
 
     def over_steps(self, value: Callable[[StepPortrait], float]) -> tuple[NDArray[np.int64], Floats]:
@@ -191,6 +191,8 @@ def portray_step(tokens: StepTokens, temperatures: tuple[float, ...] = (1.0,)) -
             place=_profiles.by_place(tokens),
             end=_profiles.by_end(tokens),
             surprise=_profiles.by_surprise(tokens),
+            place_surprise=_sizes.by_place_and_surprise(tokens),
+            size=_sizes.by_size(tokens),
             lag=_profiles.by_lag(tokens, tokens.x, tokens.counted),
             total_lag=_profiles.by_lag(tokens, total, np.isfinite(total)),
             switched=_profiles.switched(tokens),
@@ -206,16 +208,17 @@ def portray_step(tokens: StepTokens, temperatures: tuple[float, ...] = (1.0,)) -
 def _temperatures(run: Run) -> tuple[float, ...]:
     """1, and the sampling temperature where the log says it."""
     said = run.config.get("sampling.temperature")
-    own = float(said) if isinstance(said, int | float) and not isinstance(said, bool) and said > 0 else 1.0
+    own = float(said) if isinstance(said, int | float) and not isinstance(said, bool) and 0 < said < math.inf else 1.0
     return tuple(dict.fromkeys((1.0, own)))
 
 
-def _added(one: Any, two: Any) -> Any:  # noqa: ANN401 - a dataclass of sums, or a sum
-    """Sum of two trees of sums; tables of sequences are put after one another, versions joined."""
-    if isinstance(one, Sequences):
-        return one.joined(two)
-    if isinstance(one, dict):
-        return {key: one.get(key, 0) + two.get(key, 0) for key in sorted({*one, *two})}
-    if hasattr(one, "__dataclass_fields__"):
-        return type(one)(**{item.name: _added(getattr(one, item.name), getattr(two, item.name)) for item in fields(one)})
-    return one + two
+def _total(parts: Sequence[Any]) -> Any:  # noqa: ANN401 - dataclasses of sums, or sums
+    """Sum of trees of sums, in one go; tables of sequences are put after one another once, versions joined."""
+    first = parts[0]
+    if isinstance(first, Sequences):
+        return Sequences(**{item.name: np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(first)})
+    if isinstance(first, dict):
+        return {key: sum(part[key] for part in parts if key in part) for key in sorted(set().union(*parts))}
+    if hasattr(first, "__dataclass_fields__"):
+        return type(first)(**{item.name: _total([getattr(part, item.name) for part in parts]) for item in fields(first)})
+    return sum(parts[1:], start=first)

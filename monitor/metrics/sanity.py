@@ -90,7 +90,9 @@ def _mean_ratio(frame: pa.Table, term: str) -> Iterator[Oddity]:
     if not usable.any():
         return
     n, values, error = one.n[usable], one.values[usable], one.standard_error[usable]
-    excess, spread = float((n * (values - 1)).sum() / n.sum()), float(np.sqrt(((n * error) ** 2).sum()) / n.sum())
+    excess = float((n * (values - 1)).sum() / n.sum())
+    with np.errstate(over="ignore"):  # an error beyond float64 is infinite, and nothing is beyond it
+        spread = float(np.sqrt(((n * error) ** 2).sum()) / n.sum())
     if abs(excess) > STANDARD_ERRORS * spread and abs(excess) > ROUNDING:
         text = (
             f"semantics: mean ratio is not 1 ({term}: {1 + excess:.6g}, standard error {spread:.2g}): the recorded log-probabilities "

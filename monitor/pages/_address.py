@@ -39,7 +39,8 @@ def refused(wanted: Asked, values: Mapping[str, Value], known: Collection[str]) 
         st.session_state[READ] = True
         st.session_state[REFUSED] = {name: (value, complaints(name, wanted.get(name, ()), value, known)) for name, value in values.items()}
     told = st.session_state[REFUSED]
-    return [sentence for name, value in values.items() if told[name][0] == value for sentence in told[name][1]]
+    told_here = ((told[name], value) for name, value in values.items() if name in told)  # a visit may have begun on another page
+    return [sentence for (at_first, sentences), value in told_here if at_first == value for sentence in sentences]
 
 
 def complaints(name: str, wanted: Sequence[str], value: Value, known: Collection[str]) -> list[str]:

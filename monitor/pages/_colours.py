@@ -48,6 +48,11 @@ class Identity:
 LIGHT = Theme(dark=False, ink="#1B1F24", muted="#5F6975", grid="#E6E9ED", page="#FFFFFF", card="#FFFFFF")
 DARK = Theme(dark=True, ink="#E6EAEE", muted="#97A3AF", grid="#28303A", page="#12161B", card="#1B2128")
 
+# States; each is told by a mark and a word as well.
+FAULT = Hue(light="#B3261E", dark="#FF8A80")
+WARNING = Hue(light="#8A5A00", dark="#F0B429")
+CLEAR = Hue(light="#00734F", dark="#2FC497")
+
 REFERENCE = Hue(light="#0072B2", dark="#56B4E9")
 BROKEN = Hue(light="#D0451B", dark="#FF7043")
 FIXED = Hue(light="#00875F", dark="#2FC497")

@@ -5,7 +5,7 @@ Every choice stands in the page's address (`bind`) and outlives a visit to anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from monitor.pages._panels import RATIOS
 
 FEW = 6  # runs chosen at first where there are no samples
 MOST = 12  # runs laid over the reference: more lines than that are no picture
-RUNS, REFERENCE = "runs", "reference"
+RUN, RUNS, REFERENCE, CANDIDATE = "run", "runs", "reference", "candidate"  # keys of controls, and their names in the address
+LED = "run_led"  # the run that RUN was set to because it is the first candidate
 TAKEN_UP = "selection_taken_up"  # the control is to be set to it, whatever an older address says
 TO_SELECT = "sources_to_select"  # set by the upload page, taken up when the library has them
 SMOOTHING_HELP = (
@@ -85,16 +86,10 @@ def chosen() -> list[str] | None:
 def sidebar(library: Library) -> Choice:
     """Draw the controls and return what they say."""
     wanted = asked()
-    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
+    labels = _labels(library)
     with st.sidebar:
-        take_up(library)
-        if st.session_state.pop(TAKEN_UP, False):
-            st.session_state[RUNS] = chosen()
-        references = _runs(labels, REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
-        runs = _runs(labels, RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
-        others = len(library.entries.keys() - {*runs, *references})
-        if len(runs) >= MOST and others:
-            st.caption(f"{others} more {'run is' if others == 1 else 'runs are'} here and not shown. Take one out to choose another.")
+        references = pick_references(library)
+        runs = pick_runs(library, references)
         values = {RUNS: [labels[run] for run in runs], REFERENCE: [labels[run] for run in references], **_looks()}
     view = View(
         x_axis=XAxis(values["x"]),
@@ -111,6 +106,43 @@ def sidebar(library: Library) -> Choice:
         view=view,
         refused=tuple(refused(wanted, values, labels.values())),
     )
+
+
+def pick_references(library: Library) -> list[str]:
+    """Draw the control of the reference, the same on every page, and return its runs."""
+    take_up(library)
+    return _runs(_labels(library), REFERENCE, library.ids(is_reference), "One run, or several seeds of one configuration.")
+
+
+def pick_runs(library: Library, references: Sequence[str]) -> list[str]:
+    """Draw the control of the runs laid over the reference, the same on every page, and return them."""
+    if st.session_state.pop(TAKEN_UP, False):
+        st.session_state[RUNS] = chosen()
+    runs = _runs(_labels(library), RUNS, _candidates(library), f"Laid over the reference, at most {MOST}.", MOST)
+    others = len(library.entries.keys() - {*runs, *references})
+    if len(runs) >= MOST and others:
+        st.caption(f"{others} more {'run is' if others == 1 else 'runs are'} here and not shown. Take one out to choose another.")
+    _lead([run_id for run_id in runs if run_id not in references])
+    return runs
+
+
+def _lead(candidates: Sequence[str]) -> None:
+    """Have the page of one run look at the first candidate, until another run is chosen there.
+
+    It is set here, and not there, because Streamlit writes into the address only what a key had before its control is made.
+    """
+    here = st.session_state.get(RUN)
+    if candidates and (here is None or here == st.session_state.get(LED)):
+        st.session_state[RUN] = st.session_state[LED] = candidates[0]
+
+
+def first_candidate(library: Library) -> str | None:
+    """The run that is looked at where nobody has chosen any."""
+    return next(iter(_candidates(library) or library.entries), None)
+
+
+def _labels(library: Library) -> dict[str, str]:
+    return {run_id: entry.who.label for run_id, entry in library.entries.items()}
 
 
 def _looks() -> dict[str, Any]:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import plotly
+import plotly.graph_objects as go
 import streamlit as st
 
 from monitor.pages._charts import LEGEND_GAP, TOP, Definitions, stack
 from monitor.pages._curves import Strip, View
+from monitor.pages._stretches import Stretch, mark
 from monitor.pages._theme import theme
 
 # The tools are a closed list: plotly.js 4 adds a button of its own that uploads the chart ("Share chart…", sendChartToCloud).
@@ -40,13 +42,28 @@ LIBRARY = st.components.v2.component("ratiometer_plotly", html="<span></span>", 
 FIGURE = st.components.v2.component("ratiometer_grid", html='<div class="ratiometer-grid"></div>', js=DRAW, isolate_styles=False)
 
 
-def grid(key: str, strips: Sequence[Strip], *, view: View, definitions: Definitions) -> None:
-    """Draw the strips as one figure in the theme that the viewer has chosen."""
-    figure = stack(strips, view, theme(), definitions)
-    height = int(figure.layout.height)
-    data = {"figure": figure.to_json(), "config": TOOLS, "height": height, "alt": alternative(strips, view)}
-    FIGURE(key=key, data=data | {"legendRoom": TOP - LEGEND_GAP})
-    LIBRARY(key=f"{key}_library", height=1)  # after the figure, which waits for it, so that no gap stands above the legend
+def grid(key: str, strips: Sequence[Strip], *, view: View, definitions: Definitions, stretches: Sequence[Stretch] = ()) -> None:
+    """Draw the strips as one figure in the theme that the viewer has chosen; as with `draw`, plotly.js must be sent as well."""
+    figure = mark(stack(strips, view, theme(), definitions), strips, stretches, theme())
+    draw(key, figure, " ".join((alternative(strips, view), *(stretch.told for stretch in stretches))))
+
+
+def draw(key: str, figure: go.Figure, alt: str, legend_room: int = TOP - LEGEND_GAP) -> None:
+    """Draw one figure, of a fixed height, into the node of this key; the page must call `send_plotly` as well, once.
+
+    Args:
+        key: names the node.
+        figure: with at least an empty list of annotations.
+        alt: the figure in words, for those who do not see it.
+        legend_room: px that a legend may take before the figure grows by it.
+    """
+    data = {"figure": figure.to_json(), "config": TOOLS, "height": int(figure.layout.height), "alt": alt}
+    FIGURE(key=key, data=data | {"legendRoom": legend_room})
+
+
+def send_plotly() -> None:
+    """Send plotly.js, after the figures, which wait for it; by one name on all pages, so that it is sent once per session."""
+    LIBRARY(key="overlay_library", height=1)
 
 
 def alternative(strips: Sequence[Strip], view: View) -> str:

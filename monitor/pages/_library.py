@@ -159,7 +159,7 @@ def read_source(source: Source) -> tuple[Run, ...] | Failure:
 def _runs(key: Key, _source: Source) -> tuple[Run, ...] | Failure:
     if not key:
         return Failure(title=_source.title, sentence=f"{_source.title}: there is no such file, or the folder is empty.")
-    return _guarded(_source.title, lambda: _loaded(_source))
+    return guarded(_source.title, lambda: _loaded(_source))
 
 
 def _loaded(source: Source) -> tuple[Run, ...]:
@@ -177,13 +177,13 @@ def previewed(source: Source) -> tuple[Preview, ...] | Failure:
 @st.cache_resource(max_entries=MAX_SOURCES, show_spinner=False)
 def _previews(key: Key, _source: Source) -> tuple[Preview, ...] | Failure:
     del key
-    return _guarded(_source.title, lambda: previews(raw_logs(_source.paths)))
+    return guarded(_source.title, lambda: previews(raw_logs(_source.paths)))
 
 
 @st.cache_resource(max_entries=MAX_FRAMES, show_spinner=False)
 def _frame(key: Key, run_id: str, _run: Run) -> Framed | Failure:
     del key, run_id  # they are the cache's key; the run itself is not hashed
-    return _guarded(_run.name, lambda: _compute(_run))
+    return guarded(_run.name, lambda: _compute(_run))
 
 
 def _compute(run: Run) -> Framed:
@@ -191,14 +191,15 @@ def _compute(run: Run) -> Framed:
     return Framed(frame=frame, problems=run.problems + problems, oddities=check(frame))
 
 
-def _guarded(title: str, read: Callable[[], T]) -> T | Failure:
+def guarded(title: str, read: Callable[[], T], doing: str = "reading") -> T | Failure:
+    """What `read` gives; what goes wrong is a sentence."""
     try:
         return read()
     except RatiometerError as error:
         return Failure(title=title, sentence=str(error), unnamed=isinstance(error, UnknownDialectError))
     except Exception:  # the boundary between files of any origin and the page: a sentence there, the traceback in the log
-        LOG.exception("reading %s failed", title)
-        return Failure(title=title, sentence=f"{title}: reading it failed in a way we did not foresee; the server's log has the details.")
+        LOG.exception("%s %s failed", doing, title)
+        return Failure(title=title, sentence=f"{title}: {doing} it failed in a way we did not foresee; the server's log has the details.")
 
 
 def _entries(read: Iterable[tuple[Run, Source]]) -> dict[str, Entry]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.navigation.page import Page as StreamlitPage
 
 from monitor.pages._library import Library
 
@@ -13,7 +16,22 @@ class Desk:
     """What a page works with."""
 
     library: Library
-    go_to: Callable[[str], None]  # url path of a page
+    pages: Mapping[str, StreamlitPage]  # by url path
+
+    def go_to(self, url_path: str) -> None:
+        """Show another page; not from one whose controls stand in its address, which Streamlit does not take back then."""
+        st.switch_page(self.pages[url_path])
+
+    def link_to(self, url_path: str, label: str, icon: str, **address: str) -> None:
+        """Draw a link to another page.
+
+        Args:
+            url_path: the page's.
+            label: markdown, already escaped.
+            icon: an icon of Streamlit's.
+            address: parameters of its address, by name.
+        """
+        st.page_link(self.pages[url_path], label=label, icon=icon, query_params=address)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import streamlit as st
 
+from ingest.run import ReadProblem
 from monitor.compare.flags import Rule
 from monitor.compare.headline import Headline
 from monitor.compare.headline import headline as compared
@@ -32,6 +33,7 @@ class Shown:
     key: Key  # of its content
     frame: pa.Table
     oddities: tuple[Oddity, ...] = ()
+    problems: tuple[ReadProblem, ...] = ()  # met while the run was read, and while its metrics were computed
 
 
 def overlay(candidates: Sequence[Shown], references: Sequence[Shown], ratio: str, view: View) -> tuple[Strip, ...]:

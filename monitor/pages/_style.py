@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from monitor.pages._tables import MEANING_COLUMNS, PROBLEM_COLUMNS
+from monitor.pages._findings_style import FINDINGS_RULES
+from monitor.pages._tables import DIVERGENCE_COLUMNS, MEANING_COLUMNS, PROBLEM_COLUMNS, UNCHECKED_COLUMNS
 
 LOGO = """
 <svg xmlns="http://www.w3.org/2000/svg" width="150" height="28" viewBox="0 0 150 28" role="img" aria-label="Ratiometer">
@@ -23,13 +24,13 @@ _RULES = """
 .st-key-headlines p { margin: 0 0 0.2rem 0; line-height: 1.4; font-size: 0.95rem; overflow-wrap: anywhere; }
 .st-key-headlines .odd { margin: 0 0 0.2rem 1rem; font-size: 0.85rem; opacity: 0.8; line-height: 1.35; }
 .st-key-headlines summary.odd { cursor: pointer; }
-.st-key-headlines .mark { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.1em; vertical-align: -0.05em; }
-.st-key-overlay_library { position: absolute; }
+.st-key-overlay_library { position: absolute; max-width: 1px; overflow: hidden; }
 TABLES table { font-variant-numeric: tabular-nums; font-size: 0.85rem; }
 TABLES :is(td, th) { padding: 0.3rem 0.45rem; white-space: normal; overflow-wrap: break-word; vertical-align: top; }
 TABLES :is(td, th) * { white-space: normal !important; overflow-wrap: inherit !important; max-width: none !important; }
 TABLES td:first-child, .st-key-problems td:is(:nth-child(3), :nth-child(4)) { overflow-wrap: anywhere; }
 .st-key-crossings td:first-child, .st-key-meanings td:first-child { min-width: 6rem; }
+.st-key-parity_numbers td:first-child { min-width: 5.5rem; overflow-wrap: break-word; }
 .st-key-problems td:is(:first-child, :nth-child(3)) { min-width: 4.5rem; }
 .st-key-problems td:nth-child(4) { min-width: 8rem; }
 @media (max-width: 1000px) {
@@ -47,13 +48,19 @@ NAMES
 }
 </style>
 """
-_TABLES = ":is(.st-key-crossings, .st-key-problems, .st-key-meanings)"
+_TABLES = ":is(.st-key-crossings, .st-key-parity_numbers, CARDS)"
 # Their columns do not fit beside the sidebar of a narrow window: each row becomes a block, its column's name before each cell.
-_CARDS = ":is(.st-key-problems, .st-key-meanings)"
+_COLUMNS = {
+    "problems": PROBLEM_COLUMNS,
+    "meanings": MEANING_COLUMNS,
+    "unchecked": UNCHECKED_COLUMNS,
+    "divergences": DIVERGENCE_COLUMNS,
+}
+_CARDS = f":is({', '.join(f'.st-key-{key}' for key in _COLUMNS)})"
 _NAMES = "\n".join(
     f'  .st-key-{key} td:nth-child({place})::before {{ content: "{name}: "; opacity: 0.75; }}'
-    for key, columns in (("problems", PROBLEM_COLUMNS), ("meanings", MEANING_COLUMNS))
+    for key, columns in _COLUMNS.items()
     for place, name in enumerate(columns, 1)
     if place > 1
 )
-STYLE = _RULES.replace("TABLES", _TABLES).replace("CARDS", _CARDS).replace("NAMES", _NAMES)
+STYLE = _RULES.replace("TABLES", _TABLES).replace("CARDS", _CARDS).replace("NAMES", _NAMES) + FINDINGS_RULES

@@ -20,6 +20,8 @@ MOST_ROWS = 200  # of a table on the page; its CSV has all
 FEW_RUNS = 3  # named one by one where they share a problem
 MEANING_COLUMNS = ("metric", "formula", "unit", "range", "no mismatch", "better", "blind to", "source")
 PROBLEM_COLUMNS = ("run", "kind", "where", "what", "rows")
+DIVERGENCE_COLUMNS = ("run", "metric", "from step", "certain at", "until", "at most")
+UNCHECKED_COLUMNS = ("question", "layer", "why", "to record")
 
 
 def crossing_table(strips: Sequence[Strip], view: View) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,19 +17,21 @@ from monitor.pages import _tables
 from monitor.pages._colours import REFERENCE
 from monitor.pages._controls import Choice, sidebar
 from monitor.pages._curves import Strip, View, positions
+from monitor.pages._definitions import definitions
 from monitor.pages._escape import for_html, for_markdown
-from monitor.pages._grid import grid
-from monitor.pages._library import Failure, Framed, Library
+from monitor.pages._frames import Frames, frames, shown
+from monitor.pages._grid import grid, send_plotly
+from monitor.pages._library import Library
 from monitor.pages._marks import chip
 from monitor.pages._page import Desk, Page
 from monitor.pages._panels import ratio_of
 from monitor.pages._results import Shown, headline, overlay
 from monitor.pages._theme import follow, theme
 from monitor.pages._thin import COLUMNS
+from monitor.pages._verdict_lines import verdict_lines
 
 FIT, SCROLLED = 10, 396  # rows that need no scrolling; px
 FEW_ODD = 3  # things to say about numbers; more are folded
-Frames = Mapping[str, Framed]
 
 
 def show(desk: Desk) -> None:
@@ -41,8 +43,8 @@ def show(desk: Desk) -> None:
         st.warning(" ".join(for_markdown(sentence) for sentence in choice.refused), icon=":material/link_off:")
     with st.sidebar:
         follow()
-    frames = _frames(library, choice)
-    candidates, references = (_shown(library, frames, ids) for ids in (choice.candidates, choice.references))
+    found = frames(library, (*choice.references, *choice.candidates))
+    candidates, references = (shown(library, found, ids) for ids in (choice.candidates, choice.references))
     if not candidates and not references:
         st.info("No run is chosen. Choose runs on the left, or add your own on the Upload page.", icon=":material/info:")
         return
@@ -50,17 +52,20 @@ def show(desk: Desk) -> None:
     drawn = [one for one in strips if one.curves]
     told = [headline(one, references, choice.ratio, choice.view.threshold) for one in candidates]
     _headlines(list(zip(candidates, told, strict=True)), references)
+    later = verdict_lines(desk, candidates, references)
     visible = [one for one in (each.within(choice.view) for each in drawn) if one.curves]
     if visible:
-        grid("overlay", visible, view=choice.view, definitions=_definitions())
+        grid("overlay", visible, view=choice.view, definitions=definitions())
+        send_plotly()
     elif drawn:
         st.info(_nothing(choice.view), icon=":material/info:")
     _caption(strips, visible, choice, (*references, *candidates), _basis(told))
     if not choice.view.backwards:
         _crossings(drawn, choice)
-    _problems(library, frames)
+    _problems(library, found)
     _meanings(drawn)
     _data(candidates, references, drawn)
+    later()
 
 
 def _failures(library: Library) -> None:
@@ -71,26 +76,6 @@ def _failures(library: Library) -> None:
             st.caption(for_markdown(said))
         else:
             st.error(for_markdown(failure.sentence))
-
-
-def _frames(library: Library, choice: Choice) -> Frames:
-    """Metric frames of the chosen runs; a run that cannot be computed is said to be so, and left out."""
-    frames = {}
-    chosen = (*choice.references, *choice.candidates)
-    for count, run_id in enumerate(chosen, 1):
-        label = library.entries[run_id].who.label
-        with st.spinner(f"Computing the metrics of {for_markdown(label)} ({count} of {len(chosen)})"):
-            found = library.framed(run_id)
-        if isinstance(found, Failure):
-            st.error(for_markdown(found.sentence))
-        else:
-            frames[run_id] = found
-    return frames
-
-
-def _shown(library: Library, frames: Frames, ids: Sequence[str]) -> list[Shown]:
-    entries = [(library.entries[run_id], frames[run_id]) for run_id in ids if run_id in frames]
-    return [Shown(who=entry.who, key=entry.key, frame=found.frame, oddities=found.oddities) for entry, found in entries]
 
 
 def _headlines(told: Sequence[tuple[Shown, Headline]], references: Sequence[Shown]) -> None:
@@ -214,10 +199,10 @@ def _table(table: pd.DataFrame) -> None:
         st.caption(f"{len(table)} rows; the table scrolls.")
 
 
-def _problems(library: Library, frames: Frames) -> None:
+def _problems(library: Library, framed: Frames) -> None:
     """What was not understood on the way to the numbers of the chosen runs."""
-    found = [(library.entries[run_id].who.label, each) for run_id, framed in frames.items() for each in framed.problems]
-    table = _tables.problem_table(found, runs=len(frames))
+    found = [(library.entries[run_id].who.label, each) for run_id, one in framed.items() for each in one.problems]
+    table = _tables.problem_table(found, runs=len(framed))
     if table.empty:
         st.caption("Everything in the chosen runs' files was read and understood.")
         return
@@ -241,11 +226,6 @@ def _meaning(metric: Metric) -> dict[str, str]:
     title = f"{metric.title} ({metric.id})"
     cells = (title, metric.formula, metric.unit, f"{least} … {most}", agree, metric.direction, metric.blind_to, metric.reference)
     return {name: for_markdown(text) for name, text in zip(_tables.MEANING_COLUMNS, cells, strict=True)}
-
-
-def _definitions() -> dict[str, tuple[str, ...]]:
-    """A few lines per metric id, for the title of its strip."""
-    return {metric.id: (f"{metric.title} [{metric.unit}]", metric.formula, f"better: {metric.direction}") for metric in METRICS}
 
 
 def _data(candidates: Sequence[Shown], references: Sequence[Shown], drawn: Sequence[Strip]) -> None:

@@ -1,4 +1,4 @@
-"""The laboratory's command line: `python -m sample_runs.lab make` regenerates every sample run from its seed."""
+"""The laboratory's command line: `python -m sample_runs.lab make` regenerates every sample run from its seed, `faults` commits faults."""
 
 from __future__ import annotations
 
@@ -8,14 +8,32 @@ from pathlib import Path
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and do what it says."""
+    from sample_runs.lab.confusion import confuse
+    from sample_runs.lab.fault_runs import make_faults
     from sample_runs.lab.make import make, names
 
     parser = argparse.ArgumentParser(prog="python -m sample_runs.lab", description="Make the sample runs.")
-    command = parser.add_subparsers(dest="command", required=True).add_parser("make", help="regenerate the runs from their seeds")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("make", help="regenerate the runs from their seeds")
     command.add_argument("--only", action="append", default=[], choices=names(), metavar="NAME", help="make only this one; may be repeated")
     command.add_argument("--out", type=Path, default=Path("sample_runs"), help="folder the run folders go to (default: sample_runs)")
+    command = commands.add_parser("faults", help="write runs of faults, which are not shipped; runs that are there are kept")
+    command.add_argument("--out", type=Path, required=True, help="folder the run folders and the warm starts go to")
+    command.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these: FAULT or FAULT-STRENGTH")
+    command.add_argument("--seeds", type=int, nargs="+", default=[100, 101])
+    command.add_argument("--steps", type=int, default=24)
+    command = commands.add_parser(
+        "confusion", help="diagnose every fault over fresh seeds and write the confusion table; takes a quarter of an hour"
+    )
+    command.add_argument("--out", type=Path, default=Path("docs"), help="folder of confusion.json and confusion.md (default: docs)")
+    command.add_argument("--only", nargs="+", default=[], metavar="FAULT", help="redo these and keep the other rows")
     given = parser.parse_args(arguments)
-    make(given.out, given.only)
+    if given.command == "make":
+        make(given.out, given.only)
+    elif given.command == "confusion":
+        confuse(given.out, given.only)
+    else:
+        make_faults(given.out, given.only, given.seeds, given.steps)
 
 
 if __name__ == "__main__":

@@ -81,11 +81,12 @@ def run_toml(settings: RunSettings) -> str:
     """The run's description; keys before tables, as TOML wants it."""
     top = {name: getattr(settings, name) for name in ("name", "title", "role", "group", "seed", "fault", "what_is_wrong")}
     top |= {
-        "made_by": f"python -m sample_runs.lab make --only {settings.name}",
+        "made_by": settings.made_by or f"python -m sample_runs.lab make --only {settings.name}",
         "notes": NOTES,
         "prompt_pool_seed": POOL_SEED,
         "warm_start_seed": WARM_START_SEED,
     }
+    top |= {"model": settings.model} if settings.model != "dense" else {}
     tables = settings.tables() | {"tokens": {"sampled": True, "filtered": False}}
     parts = ["\n".join(f"{key} = {_toml(value)}" for key, value in top.items())]
     parts += [f"[{table}]\n" + "\n".join(f"{key} = {_toml(value)}" for key, value in keys.items()) for table, keys in tables.items()]

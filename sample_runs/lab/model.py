@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
+from sample_runs.lab import mixture
 from sample_runs.lab.precision import EXACT, Arithmetic, Precision
 from sample_runs.lab.task import CONTEXT, VOCABULARY
 
@@ -41,14 +42,15 @@ class Together:
         return keys, values, positions[:, None, :] <= positions[:, :, None]
 
 
-def initial_weights(seed: int) -> dict[str, Tensor]:
-    """Random weights; matrices are (out, in) with standard deviation 1/sqrt(in)."""
+def initial_weights(seed: int, model: str = "dense") -> dict[str, Tensor]:
+    """Random weights; matrices are (out, in) with standard deviation 1/sqrt(in); a mixture has several side by side, and a router."""
     draw = torch.Generator().manual_seed(seed)
     shapes = {"embed": (VOCABULARY, WIDTH), "position": (CONTEXT, WIDTH), "head": (VOCABULARY, WIDTH)}
     for layer in range(LAYERS):
         shapes |= {f"{layer}.qkv": (3 * WIDTH, WIDTH), f"{layer}.out": (WIDTH, WIDTH)}
-        shapes |= {f"{layer}.up": (4 * WIDTH, WIDTH), f"{layer}.down": (WIDTH, 4 * WIDTH)}
-    weights = {name: torch.randn(shape, generator=draw) / math.sqrt(shape[1]) for name, shape in shapes.items()}
+        mlp = {"up": (4 * WIDTH, WIDTH), "down": (WIDTH, 4 * WIDTH)} if model == "dense" else mixture.shapes(WIDTH)
+        shapes |= {f"{layer}.{part}": shape for part, shape in mlp.items()}
+    weights = {name: torch.randn(shape, generator=draw) / math.sqrt(shape[-1]) for name, shape in shapes.items()}
     gains = ["norm", *(f"{layer}.{norm}" for layer in range(LAYERS) for norm in ("norm_attention", "norm_mlp"))]
     return weights | {name: torch.ones(WIDTH) for name in gains}
 
@@ -68,8 +70,8 @@ def forward(weights: Weights, tokens: Tensor, positions: Tensor, memory: Memory,
     for layer in range(LAYERS):
         remember = partial(memory.attend, layer, positions=positions)
         x = r(x + _attention(weights, layer, r(_normalise(x, weights[f"{layer}.norm_attention"])), remember, body))
-        hidden = r(gelu(r(r(_normalise(x, weights[f"{layer}.norm_mlp"])) @ weights[f"{layer}.up"].T)))
-        x = r(x + r(hidden @ weights[f"{layer}.down"].T))
+        mlp = mixture.mixture if f"{layer}.router" in weights else _mlp
+        x = r(x + mlp(weights, layer, r(_normalise(x, weights[f"{layer}.norm_mlp"])), arithmetic))
     return logits(weights, r(_normalise(x, weights["norm"])), arithmetic.head)
 
 
@@ -90,6 +92,12 @@ def token_logprobs(weights: Weights, texts: Tensor, temperature: float) -> tuple
 def _normalise(x: Tensor, gain: Tensor) -> Tensor:
     """RMSNorm."""
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-6) * gain
+
+
+def _mlp(weights: Weights, layer: int, x: Tensor, arithmetic: Arithmetic) -> Tensor:
+    r = arithmetic.body.values
+    hidden = r(gelu(r(x @ weights[f"{layer}.up"].T)))
+    return r(arithmetic.accumulated(layer, hidden @ weights[f"{layer}.down"].T))
 
 
 def _attention(weights: Weights, layer: int, x: Tensor, remember: Callable[[Tensor, Tensor], Seen], body: Precision) -> Tensor:

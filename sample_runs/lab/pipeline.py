@@ -20,7 +20,12 @@ from sample_runs.lab.trainer import TrainedBatch, Trainer
 
 def train(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
     """Run a whole training; one item for each optimizer step."""
-    engine = Engine(settings.engine, settings.sampling, weights, seed=settings.seed)
+    return _in_turns(settings, weights) if settings.trainer.on_policy else _side_by_side(settings, weights)
+
+
+def _side_by_side(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
+    """The engine goes on sampling while the trainer works."""
+    engine = Engine(settings.engine, settings.sampling, weights, settings.seed, settings.engine_faults)
     trainer, incoming = Trainer(settings, weights), requests(settings)
     queue, tick, due = ReadyQueue(settings), 0, None
     while trainer.version < settings.steps or due is not None:
@@ -37,8 +42,25 @@ def train(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
         tick += 1
 
 
+def _in_turns(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
+    """The engine samples one batch and waits for the weights made of it."""
+    engine = Engine(settings.engine, settings.sampling, weights, settings.seed, settings.engine_faults)
+    trainer, incoming, queue = Trainer(settings, weights), requests(settings), ReadyQueue(settings)
+    while trainer.version < settings.steps:
+        asked = [next(incoming) for _ in range(settings.trainer.samples_per_step)]
+        with torch.no_grad():
+            while not queue.has_a_batch():
+                now, asked = asked[: len(engine.free())], asked[len(engine.free()) :]
+                engine.admit(now)
+                queue.add(engine.tick())
+        yield trainer.step(queue.take(), queue_batches=queue.batches())
+        push(engine, trainer, settings)
+
+
 def push(engine: Engine, trainer: Trainer, settings: RunSettings) -> None:
-    """Hand the engine the newest weights, or with a deferred sync those of some steps ago."""
+    """Hand the engine the newest weights, or with a deferred sync those of some steps ago, or never any."""
+    if settings.engine.weight_sync == "never":
+        return
     behind = settings.engine.deferred_steps if settings.engine.weight_sync == "deferred" else 0
     version = max(0, trainer.version - behind)
     if version != engine.version:

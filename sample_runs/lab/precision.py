@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 FP8_E4M3_LARGEST = 448.0  # largest finite value of the format
+SCALE_MARGIN = 1.05  # a scale chosen a little too large, so that nothing saturates
 INT4_LARGEST = 7.0  # symmetric range -7 .. 7
 
 
@@ -24,14 +25,6 @@ class Precision:
     weights: Callable[[Tensor], Tensor]
     values: Callable[[Tensor], Tensor]
     attention_block: int = 0  # positions an attention kernel sums before it rounds; 0: all at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arithmetic:
-    """The two formats of a forward pass: of everything but the head, and of the last product with its logits."""
-
-    body: Precision
-    head: Precision
 
 
 def exact(x: Tensor) -> Tensor:
@@ -56,6 +49,27 @@ def int4(x: Tensor) -> Tensor:
     return (x / scale).round().clamp(-INT4_LARGEST, INT4_LARGEST) * scale
 
 
+def requantised(x: Tensor, bits: int) -> Tensor:
+    """To integers and back with a fresh scale for each row, by a cast that cuts off: a little is lost each time it is done."""
+    scale = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) * SCALE_MARGIN / (2 ** (bits - 1) - 1)
+    return (x / scale).trunc() * scale
+
+
+def untouched(_layer: int, sums: Tensor) -> Tensor:
+    """Sums of a wide accumulator."""
+    return sums
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """The formats of a forward pass: of everything but the head, of the last product with its logits, and of a mixture's router."""
+
+    body: Precision
+    head: Precision
+    router: Precision
+    accumulated: Callable[[int, Tensor], Tensor] = untouched  # what a layer's accumulator makes of the sums of its MLP's last product
+
+
 PRECISIONS = {
     precision.name: precision
     for precision in (
@@ -65,4 +79,4 @@ PRECISIONS = {
         Precision(name="int4", weights=int4, values=bfloat16),  # weight-only, as int4 kernels are
     )
 }
-EXACT = Arithmetic(body=PRECISIONS["float32"], head=PRECISIONS["float32"])
+EXACT = Arithmetic(body=PRECISIONS["float32"], head=PRECISIONS["float32"], router=PRECISIONS["float32"])

@@ -24,8 +24,17 @@ def reported(logits: Tensor, sampled_from: Tensor, logprobs_mode: str) -> Tensor
     return logits.log_softmax(dim=-1) if logprobs_mode == "raw_logprobs" else sampled_from
 
 
+def kept(sampled_from: Tensor) -> Tensor:
+    """True for tokens (N, V) that can be drawn."""
+    return sampled_from > MASKED / 2
+
+
 def draw(sampled_from: Tensor, generator: torch.Generator) -> Tensor:
-    """One token (N,) for each row."""
+    """One token (N,) for each row; of a row that is not a number, token 0, as a kernel gives some token or other."""
+    if sampled_from.isnan().any():
+        first = torch.zeros_like(sampled_from)
+        first[:, 0] = 1.0
+        return torch.multinomial(torch.where(sampled_from.isnan(), first, sampled_from.exp()), 1, generator=generator).squeeze(-1)
     return torch.multinomial(sampled_from.exp(), 1, generator=generator).squeeze(-1)
 
 

@@ -3,7 +3,8 @@
 Formulas as in ServiceNow/PipelineRL, `finetune/rl/__init__.py` (`rl_step`), `finetune/rl/utils.py` (`aggregate_rl_stats`) and
 `finetune_loop.py`: token statistics are averaged per response, then over responses; minima and maxima run over tokens; versions
 and lag are counted in SAMPLES; `rl/ess` is of the raw ratio, over tokens. Without a reference model PipelineRL puts the engine's
-log-probabilities in its place, and so do we: `rl/kl` is then k3 of (rollout - new), not a distance to a reference.
+log-probabilities in its place, and so do we: `rl/kl` is then k3 of (rollout - new), not a distance to a reference. Where the trainer
+takes its own recomputed log-probabilities for the old ones, the engine's appear nowhere.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class StepLog:
 def rl_keys(batch: TrainedBatch, settings: RunSettings) -> Line:
     """The `rl/` keys of one step."""
     columns = batch.columns
-    old, new = (columns[name].astype(np.float64) for name in ("rollout_logprob", "current_logprob"))
+    denominator = "old_logprob" if settings.objective.anchor == "recomputed" else "rollout_logprob"
+    old, new = (columns[name].astype(np.float64) for name in (denominator, "current_logprob"))
     per_response = response_mean(columns["position"])
     log_ratio, ref_new = new - old, np.clip(old - new, -CLAMP_REF_NEW, CLAMP_REF_NEW)
     ratio, kl = np.exp(log_ratio), np.exp(ref_new) - ref_new - 1

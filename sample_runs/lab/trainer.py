@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from sample_runs.lab import objective
 from sample_runs.lab.engine import Response
-from sample_runs.lab.model import Weights, token_logprobs
+from sample_runs.lab.evaluation import Inputs, evaluate, inputs_of, kept_of
+from sample_runs.lab.model import Weights
 from sample_runs.lab.precision import bfloat16
 from sample_runs.lab.settings import RunSettings
 from sample_runs.lab.task import CONTEXT, PAD, PROMPT, RESPONSE, reward
@@ -28,6 +29,7 @@ class Batch:
     mask: Tensor
     rollout: Tensor
     versions: Tensor
+    entropies: Tensor
     rewards: Tensor
     advantages: Tensor
 
@@ -55,6 +57,7 @@ class Trainer:
         self.weights = {name: value.clone().requires_grad_() for name, value in weights.items()}
         self.optimizer = torch.optim.Adam(self.weights.values(), lr=settings.trainer.learning_rate, betas=ADAM_BETAS)
         self.history: dict[int, Weights] = {0: self.snapshot()}
+        self.temperature = settings.sampling.temperature if settings.trainer.divides_by_temperature else 1.0
 
     def snapshot(self) -> Weights:
         """A copy of the present weights."""
@@ -62,14 +65,21 @@ class Trainer:
 
     def step(self, responses: list[Response], *, queue_batches: int) -> TrainedBatch:
         """One optimizer step; afterwards `history[version]` holds the new weights."""
-        batch, temperature = assemble(responses), self.settings.sampling.temperature
-        current, entropy = _response_part(token_logprobs(self.weights, batch.texts, temperature))
-        loss = objective.loss(current, batch.rollout, batch.advantages, batch.mask, self.settings.objective)
+        recomputed, padded_to = self.settings.objective.anchor == "recomputed", self.settings.data.padding_counted
+        batch = with_padding(assemble(responses), padded_to) if padded_to else assemble(responses)
+        current, entropy = evaluate(self.weights, self.inputs(batch), self.temperature)
+        anchor = current.detach() if recomputed else batch.rollout
+        loss = objective.loss(current, anchor, batch.advantages, batch.mask, self.settings.objective)
         self.optimizer.zero_grad()
         loss.backward()
         grad_norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), self.settings.trainer.grad_clip)
         columns = token_columns(batch, current.detach(), self.same_weights(batch), self.version)
-        self.optimizer.step()
+        if recomputed:
+            columns["old_logprob"] = columns["current_logprob"]
+        if padded_to:
+            columns["loss_mask"] = np.ones(int(batch.mask.sum()), dtype=np.bool_)
+        if grad_norm.isfinite():  # a step whose gradient is not a number is left out, as trainers do
+            self.optimizer.step()
         self.version += 1
         self.history[self.version] = self.snapshot()
         return TrainedBatch(
@@ -84,14 +94,21 @@ class Trainer:
             queue_batches=queue_batches,
         )
 
+    def inputs(self, batch: Batch) -> Inputs:
+        """What the data pipeline makes of a batch's responses."""
+        sets = [torch.from_numpy(response.kept) for response in batch.responses if response.kept is not None]
+        kept = kept_of(sets) if self.settings.trainer.replays_cut and sets else None
+        lengths = torch.tensor([len(response.tokens) for response in batch.responses])
+        return inputs_of(batch.texts, lengths, self.settings.data, kept)
+
     @torch.no_grad()
     def same_weights(self, batch: Batch) -> Tensor:
         """Log-probabilities (S, R) of each token under the version that sampled it: one pass per version present."""
-        result = torch.zeros_like(batch.rollout)
+        result, inputs = torch.zeros_like(batch.rollout), self.inputs(batch)
         for version in batch.versions[batch.mask].unique().tolist():
             here = (batch.versions == version) & batch.mask
             rows = here.any(dim=1)
-            logp, _ = _response_part(token_logprobs(self.history[version], batch.texts[rows], self.settings.sampling.temperature))
+            logp, _ = evaluate(self.history[version], inputs.rows(rows), self.temperature)
             result[rows] = torch.where(here[rows], logp, result[rows])
         return result
 
@@ -100,17 +117,41 @@ def assemble(responses: list[Response]) -> Batch:
     """Pad responses to a batch and grade them."""
     count = len(responses)
     texts, mask = torch.full((count, CONTEXT), PAD), torch.zeros(count, RESPONSE, dtype=torch.bool)
-    rollout, versions = torch.zeros(count, RESPONSE), torch.zeros(count, RESPONSE, dtype=torch.int64)
+    rollout, entropies, versions = (
+        torch.zeros(count, RESPONSE),
+        torch.zeros(count, RESPONSE),
+        torch.zeros(count, RESPONSE, dtype=torch.int64),
+    )
     for row, response in enumerate(responses):
         length = len(response.tokens)
         texts[row, : PROMPT + length] = torch.from_numpy(np.concatenate([response.request.prompt, response.tokens]))
         mask[row, :length] = True
         rollout[row, :length] = torch.from_numpy(response.logprobs)
+        entropies[row, :length] = torch.from_numpy(response.entropies)
         versions[row, :length] = torch.from_numpy(response.versions)
     rewards = torch.tensor([reward(response.request.prompt, response.tokens) for response in responses])
     groups = torch.tensor([response.request.group_id for response in responses])
-    graded = objective.advantages(rewards, groups)
-    return Batch(responses=responses, texts=texts, mask=mask, rollout=rollout, versions=versions, rewards=rewards, advantages=graded)
+    return Batch(
+        responses=responses,
+        texts=texts,
+        mask=mask,
+        rollout=rollout,
+        versions=versions,
+        entropies=entropies,
+        rewards=rewards,
+        advantages=objective.advantages(rewards, groups),
+    )
+
+
+def with_padding(batch: Batch, multiple: int) -> Batch:
+    """The batch as a mask sees it that counts padding up to a multiple: the engine's side is 0.0 there, the version the last token's."""
+    mask, versions = batch.mask.clone(), batch.versions.clone()
+    for row, response in enumerate(batch.responses):
+        length = len(response.tokens)
+        counted = min(RESPONSE, -(-length // multiple) * multiple)
+        mask[row, :counted] = True
+        versions[row, length:counted] = versions[row, length - 1]
+    return replace(batch, mask=mask, versions=versions)
 
 
 def token_columns(batch: Batch, current: Tensor, same_weights: Tensor, trainer_version: int) -> dict[str, np.ndarray]:
@@ -126,7 +167,7 @@ def token_columns(batch: Batch, current: Tensor, same_weights: Tensor, trainer_v
         "sample_id": repeat([request.sample_id for request in requests]),
         "group_id": repeat([request.group_id for request in requests]),
         "position": np.concatenate([np.arange(length) for length in lengths.tolist()]).astype(np.int32),
-        "token_id": np.concatenate([response.tokens for response in batch.responses]).astype(np.int32),
+        "token_id": batch.texts[:, PROMPT:][mask].numpy().astype(np.int32),
         "rollout_logprob": batch.rollout[mask].numpy(),
         "same_weights_logprob": same_weights[mask].numpy(),
         "current_logprob": current[mask].numpy(),
@@ -134,16 +175,17 @@ def token_columns(batch: Batch, current: Tensor, same_weights: Tensor, trainer_v
         "reward": repeat(batch.rewards),
         "rollout_version": batch.versions[mask].numpy(),
         "trainer_version": np.full(int(mask.sum()), trainer_version, dtype=np.int64),
-        "entropy": bfloat16(torch.from_numpy(np.concatenate([response.entropies for response in batch.responses]))).numpy(),
+        "entropy": bfloat16(batch.entropies[mask]).numpy(),
     }
     _assert_exact_split(columns)
     return columns
 
 
 def split_error(columns: dict[str, np.ndarray]) -> float:
-    """Largest |discrepancy + lag - total| over tokens, in nats; float64 differences of the float32 columns."""
+    """Largest |discrepancy + lag - total| over finite tokens, in nats; float64 differences of the float32 columns."""
     mu, pi_gen, pi = (columns[name].astype(np.float64) for name in ("rollout_logprob", "same_weights_logprob", "current_logprob"))
-    return float(np.abs((pi_gen - mu) + (pi - pi_gen) - (pi - mu)).max())
+    off = np.abs((pi_gen - mu) + (pi - pi_gen) - (pi - mu))
+    return float(off[np.isfinite(off)].max(initial=0.0))
 
 
 def lag_at_same_version(columns: dict[str, np.ndarray]) -> float:
@@ -161,9 +203,3 @@ def _assert_exact_split(columns: dict[str, np.ndarray]) -> None:
     ):
         if not worst < IDENTITY_TOLERANCE:
             raise AssertionError(f"step {columns['trainer_version'][0] + 1}: {what} {worst} nats")
-
-
-def _response_part(evaluated: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Keep what belongs to response tokens: (S, C - 1) to (S, R)."""
-    logp, entropy = evaluated
-    return logp[:, PROMPT - 1 :], entropy[:, PROMPT - 1 :]

@@ -17,9 +17,9 @@ SLOPPY_STEPS, SLOPPY_SLIP, SLOPPY_FILLER, SLOPPY_RATE = 300, 0.25, 0.5, 2e-3
 # The second, sloppier part leaves room: without it reinforcement learning is done after 50 steps and every gradient vanishes.
 
 
-def warm_start(seed: int, *, scale: float = 1.0, progress: Callable[[str], None] = print) -> dict[str, Tensor]:
+def warm_start(seed: int, *, model: str = "dense", scale: float = 1.0, progress: Callable[[str], None] = print) -> dict[str, Tensor]:
     """Weights after supervised training from `seed`; `scale` shortens it for tests."""
-    weights = {name: value.requires_grad_() for name, value in initial_weights(seed).items()}
+    weights = {name: value.requires_grad_() for name, value in initial_weights(seed, model).items()}
     rng = np.random.default_rng(seed)
     for steps, slip, filler, rate in (
         (CLEAN_STEPS, CLEAN_SLIP, CLEAN_FILLER, CLEAN_RATE),

@@ -29,7 +29,7 @@ QUIET = [
     "--disable-sync",
 ]
 START_S, WAIT_MS = 40, 30_000
-PROBE = re.compile(r"/(upload|compare)/_stcore/")
+PROBE = re.compile(r"/(upload|compare|findings|migration)/_stcore/")
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 

@@ -79,6 +79,8 @@ def test_uneven_responses_are_left_out_and_counted(tmp_path):
     table, problems = read(tmp_path, uneven)
     assert table.num_rows == 0
     assert [(problem.place, problem.rows) for problem in problems] == [("row group 0, row 0", 1), ("row group 0, row 2", 1)]
+    assert "differ in length: rollout_logprob 2, loss_mask 1;" in problems[0].what
+    assert "rollout_logprob 1, loss_mask missing;" in problems[1].what
 
 
 def test_many_uneven_responses_are_counted_together(tmp_path):

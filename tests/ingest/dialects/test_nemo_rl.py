@@ -77,3 +77,11 @@ policy.generation.backend = "vllm"
     run = run_of(tmp_path, ERROR, config)
     assert (run.config["correction.kind"], run.config["correction.floor"], run.config["correction.cap"]) == ("icepop", 0.5, 5.0)
     assert run.config_sources["engine.kv_cache_dtype"] == "policy.generation.vllm_cfg.kv_cache_dtype"
+
+
+def test_updates_that_overlap_a_forward_pass_are_settings(tmp_path):
+    config = "grpo.async_grpo.enabled = true\ngrpo.async_grpo.in_flight_weight_updates = true"
+    config += "\npolicy.generation.vllm_cfg.pipeline_parallel_size = 2"
+    told = run_of(tmp_path, ERROR, config).config
+    assert (told["engine.weight_sync"], told["engine.pipeline_parallel_size"]) == ("in_flight", 2)
+    assert "engine.weight_sync" not in run_of(tmp_path, ERROR, config.replace("updates = true", "updates = false")).config
