@@ -27,6 +27,9 @@ benchmarks: $(VENV)/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.kernel
 	$(BIN)/python -m tests.benchmarks.readers
 	$(BIN)/python -m tests.benchmarks.wandb_file
+	$(BIN)/python -m tests.benchmarks.alerts
+	$(BIN)/python -m tests.benchmarks.watch
+	$(BIN)/python -m tests.benchmarks.recorder
 	$(BIN)/python -m tests.benchmarks.diagnosis
 
 # Nothing is ever deleted here: venv repairs what an interrupted call left behind. The stamp says that it is whole.

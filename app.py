@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Mapping
 
@@ -10,13 +9,10 @@ import streamlit as st
 from streamlit.navigation.page import Page as StreamlitPage
 
 from ingest.discover import discover
-from ingest.errors import RatiometerError
-from monitor.pages._escape import for_markdown
+from monitor.pages._boundary import bounded
 from monitor.pages._library import open_library
 from monitor.pages._page import Desk, Page
 from monitor.pages._style import LOGO, STYLE
-
-LOG = logging.getLogger("ratiometer")
 
 
 def main() -> None:
@@ -24,26 +20,16 @@ def main() -> None:
     st.set_page_config(page_title="Ratiometer", page_icon="⚖️", layout="wide", initial_sidebar_state=288)
     st.html(STYLE)
     st.logo(LOGO, size="large")
-    pages: list[Page] = list(discover("monitor.pages", "PAGE"))
+    pages: list[Page] = sorted(discover("monitor.pages", "PAGE"), key=lambda page: page.place)
     places: dict[str, StreamlitPage] = {}
     for page in pages:
-        places[page.url_path] = st.Page(_bounded(page, places), title=page.title, icon=page.icon, url_path=page.url_path)
+        places[page.url_path] = st.Page(_shown(page, places), title=page.title, icon=page.icon, url_path=page.url_path)
     st.navigation(list(places.values()), position="top").run()
 
 
-def _bounded(page: Page, places: Mapping[str, StreamlitPage]) -> Callable[[], None]:
-    """The page behind the boundary at which any error becomes one sentence."""
-
-    def run() -> None:
-        try:
-            page.show(Desk(library=open_library(sys.argv[1:]), pages=places))
-        except RatiometerError as error:
-            st.error(for_markdown(error))
-        except Exception:  # the page's boundary: nobody is shown a traceback, and the log has it
-            LOG.exception("the page %s failed", page.title)
-            st.error(f"The page {page.title} failed in a way we did not foresee; the server's log has the details.")
-
-    return run
+def _shown(page: Page, places: Mapping[str, StreamlitPage]) -> Callable[[], None]:
+    """What draws the page."""
+    return bounded(page.title, lambda: page.show(Desk(library=open_library(sys.argv[1:]), pages=places)))
 
 
 main()

@@ -73,8 +73,11 @@ class Understanding:
         if restarted_from is None:
             restarted_from = _taken_back(before, self._digests)
         self._facts, self._raw = _facts(raw, known, falls), replace(raw, scalars=RAW_SCALARS.empty_table(), tokens=None, problems=())
-        self._tail, self._witness = raw.scalars, RAW_SCALARS.empty_table()
-        self._cut_back()
+        self._tail = self._witness = RAW_SCALARS.empty_table()
+        self._before = None
+        if not self._facts.unsafe:
+            self._tail = raw.scalars
+            self._cut_back()
         scalars = _of(run.scalars, steps)
         return Understood(steps=frozenset(steps), scalars=scalars, run=run, restarted_from=restarted_from, reach=self._reach)
 
@@ -201,8 +204,10 @@ def _falls(scalars: pa.Table) -> list[_Fall]:
 
 
 def _taken_back(before: dict[int, int], now: dict[int, int]) -> int | None:
-    """The first of the last steps that are all gone or others, where the very last is gone."""
+    """The first of the last steps that are all gone or others, where the very last is gone; a log that was rotated goes on behind it."""
     first: int | None = None
+    if before and max(now, default=-1) > max(before):
+        return None
     for step in sorted(before, reverse=True):
         if (first is None and step in now) or before[step] == now.get(step):
             break

@@ -6,6 +6,7 @@ every look `logs` says what the reader would say of the same files. A container 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from ingest.errors import UnknownContainerError
 from ingest.identify import address_reader, identify_reader
 from ingest.reader import Reader
 from ingest.readers import _wandb_folder as wandb_folder
-from ingest.readers import parquet_tokens, tensorboard, wandb_api, wandb_run
+from ingest.readers import jsonl, parquet_tokens, run_folder, tensorboard, wandb_api, wandb_run
 from ingest.readers._files import files_under
 from ingest.readers._growing_event_run import GrowingEvents
 from ingest.readers._growing_lines import GrowingLines
@@ -66,19 +67,25 @@ def is_collection(where: str, found: tuple[Place, ...]) -> bool:
     return [place.where for place in found] != [where]
 
 
-def growing(place: Place) -> Growing:
-    """The way to follow what is at a place."""
+def growing(place: Place, clock: Callable[[], float] = time.monotonic) -> Growing:
+    """The way to follow what is at a place.
+
+    Args:
+        place: one of `places`.
+        clock: seconds that never go back, for what is not asked at every look.
+    """
     path, reader = Path(place.where), place.reader
     if reader.id == wandb_api.READER.id:
-        return GrowingServerRun(place.where)
+        return GrowingServerRun(place.where, clock)
     if reader.id == tensorboard.READER.id:
         return GrowingEvents(path, place.name)
     if reader.id == wandb_run.READER.id and (path.is_file() or len(wandb_folder.record_files(path)) == 1):
         return GrowingRecords(path) if path.is_file() else GrowingRecords(wandb_folder.record_files(path)[0], path)
     if reader.id == parquet_tokens.READER.id and path.is_dir():
-        return GrowingParts(path)
-    ways: dict[str, Callable[[Path], Growing]] = {"jsonl": GrowingLines, "run_folder": GrowingRun}
-    return ways[reader.id](path) if reader.id in ways else ReadWhole(path, reader)
+        return GrowingParts(path, clock)
+    if reader.id == run_folder.READER.id:
+        return GrowingRun(path, clock)
+    return GrowingLines(path) if reader.id == jsonl.READER.id else ReadWhole(path, reader, clock)
 
 
 def _split(part: Path, reader: Reader) -> Iterator[Place]:

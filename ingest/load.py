@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -156,8 +156,14 @@ def _ids(raws: Iterable[RawLog]) -> list[str]:
 
 
 def id_of(raw: RawLog, taken: Container[str]) -> str:
-    """An id that is not taken yet, the same for the same name and path wherever the name alone will do or will not."""
+    """The first of a run's ids that is not taken yet."""
+    return next(name for name in ids_of(raw) if name not in taken)
+
+
+def ids_of(raw: RawLog) -> Iterator[str]:
+    """Ids for a run, without end: its name as it is safe in a URL, that with a hash of name and path, and so on with numbers."""
     slug = _UNSAFE.sub("-", raw.name).strip("-._")[:_LONGEST_ID] or "run"
-    if slug in taken:
-        slug = f"{slug}-{hashlib.blake2b(f'{raw.name}|{raw.path}'.encode(), digest_size=3).hexdigest()}"
-    return next(name for name in chain((slug,), (f"{slug}-{number}" for number in count(1))) if name not in taken)
+    yield slug
+    hashed = f"{slug}-{hashlib.blake2b(f'{raw.name}|{raw.path}'.encode(), digest_size=3).hexdigest()}"
+    yield hashed
+    yield from (f"{hashed}-{number}" for number in count(1))

@@ -1,7 +1,7 @@
-"""The command line: python -m monitor identify | ingest | summarize | check | compare.
+"""The command line: python -m monitor identify | ingest | summarize | check | compare | diagnose | watch.
 
 Exit codes: 0 nothing found, 1 something found, 2 the input cannot be read or cannot tell. With `--json` standard output holds one
-document and nothing else, an error included; its schemas are in docs/schema/.
+document and nothing else, an error included; of `watch`, which goes on, a document a line. The schemas are in docs/schema/.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    json = "--json" in words
+    json, streams, code = "--json" in words, False, 0
     try:
         given = _parser().parse_args(words)
+        streams = given.command.streams
         code, document, text = given.command.run(given)
-        _print(dump(document) if json else text)
+        if not streams:
+            _print(dump(document) if json else text)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough; nothing is left to flush to it
     except (RatiometerError, OSError, ValueError) as error:
-        return _refuse(error, json=json)
+        return _refuse(error, json=json, indent=None if streams else 1)
     return int(code)
 
 
@@ -48,10 +50,10 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def _refuse(error: Exception, *, json: bool) -> int:
+def _refuse(error: Exception, *, json: bool, indent: int | None) -> int:
     """Say what cannot be read or told; OSError and ValueError are the system's and the settings' own words."""
     if json and not (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        _print(dump({"error": {"kind": type(error).__name__, "message": str(error)}}))
+        _print(dump({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=indent))
     else:
         print(f"ratiometer: {error}", file=sys.stderr)
     return UNREADABLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def derived(raw: RawLog, quantity: str, keys: tuple[str, ...], formula: Callable
         {
             "step": step,
             "quantity": quantity,
-            "value": formula(*(values[step] for values in logged)),
+            "value": _value(formula, [values[step] for values in logged]),
             "source_key": ", ".join(keys),
             "caveat": f"derived: {caveat}",
             "wall_time": None,
@@ -46,6 +47,13 @@ def derived(raw: RawLog, quantity: str, keys: tuple[str, ...], formula: Callable
         for step in sorted(set.intersection(*map(set, logged)))
     ]
     return Derived(scalars=pa.Table.from_pylist(rows, schema=SCALARS))
+
+
+def _value(formula: Callable[..., float], arguments: list[float]) -> float:
+    try:
+        return formula(*arguments)
+    except OverflowError:  # of a power, where a product would have been infinite
+        return math.inf
 
 
 def together(*parts: Derived) -> Derived:

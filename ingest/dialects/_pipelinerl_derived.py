@@ -99,10 +99,12 @@ def _joined(quantity: str, keys: tuple[str, ...], logged: Mapping[str, Logged], 
     """One quantity at every step that has all the keys, as SCALARS."""
     steps = reduce(np.intersect1d, (logged[key][0] for key in keys))
     length = steps.size
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite in the log is infinite or NaN here
+        values = formula(*(logged[key][1][np.searchsorted(logged[key][0], steps)] for key in keys))
     columns = {
         "step": pa.array(steps, pa.int64()),
         "quantity": pa.repeat(pa.scalar(quantity), length),
-        "value": pa.array(formula(*(logged[key][1][np.searchsorted(logged[key][0], steps)] for key in keys)), pa.float64()),
+        "value": pa.array(values, pa.float64()),
         "source_key": pa.repeat(pa.scalar(", ".join(keys)), length),
         "caveat": pa.repeat(pa.scalar(caveat), length),
         "wall_time": pa.nulls(length, pa.float64()),

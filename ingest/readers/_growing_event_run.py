@@ -59,8 +59,18 @@ class GrowingEvents:
         shape, order = self._shaped(), self._ordered()
         anew = not self._handed or not all(stood) or not self._handed.keys() <= held.keys() or shape != self._shape or new != order[-1:]
         fresh = NOTHING.fresh if anew else self._fresh(new[0])
+        begun = bool(self._handed) and order[-1:] != [] and order[-1] not in self._handed
         self._handed, self._shape = held, shape
-        return Grown(anew=anew, fresh=fresh, settings=settings)
+        first, come_to = self._taken_up(order)
+        return Grown(anew=anew, fresh=fresh, settings=settings, restarted_from=first if begun else None, come_to=come_to)
+
+    def _taken_up(self, order: list[Path]) -> tuple[int | None, int | None]:
+        """The step at which the last file took up again, and how far it has come as long as the files before it were further."""
+        before = max((self._files[path].highest for path in order[:-1]), default=-1)
+        last = self._files[order[-1]] if order else None
+        if last is None or (first := int(last.firsts.min())) > before:
+            return None, None
+        return first, last.highest if last.highest < before else None
 
     def logs(self) -> tuple[RawLog, ...]:
         """What has been read so far."""

@@ -32,6 +32,7 @@ class GrowingEventFile:
         self._file.forget()
         self.read = EventFile(path=self._file.path)
         self.firsts = np.zeros(0, np.int64)  # of each tag the smallest step
+        self.highest = -1  # step of all
         self._gaps: list[ReadProblem] = []
         self._rest: list[ReadProblem] = []  # about the end, which is not judged yet
         self._unsure: list[str] = []  # places of records there that do not fit their checksum
@@ -97,6 +98,7 @@ class GrowingEventFile:
         self.firsts = np.concatenate([self.firsts, np.full(fresh, np.iinfo(np.int64).max)])
         for codes, steps, _, _ in self.read.blocks[held:]:
             np.minimum.at(self.firsts, codes, steps)
+            self.highest = max(self.highest, int(steps.max()))
 
 
 def _begun(path: Path, head: bytes) -> bool:

@@ -5,7 +5,7 @@ A part is looked at when its name comes up; one that is not whole yet is tried a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ class GrowingParts:
 
     ended = False  # parts do not say so
 
-    def __init__(self, folder: Path, *, of_run: bool = False) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float], *, of_run: bool = False) -> None:
         """Take whether the folder is the token folder of a run, in which parts of other names are no runs of their own."""
-        self.folder, self._of_run = folder, of_run
+        self.folder, self._clock, self._of_run = folder, clock, of_run
         self._listing = Listing(folder, wanted=_is_part, levels=_LEVELS, passed_over=(SUPERSEDED,))
         self._pieces: dict[Path, TokenPiece] = {}
         self._unread: dict[Path, tuple[_Stat | None, ReadProblem]] = {}
@@ -127,7 +127,7 @@ class GrowingParts:
             found = f"files that may hold the same tokens ({clash})"
             self._clashed = ReadError(str(self.folder), expected="parts of one token log", found=found, remedy=remedy)
             raise self._clashed
-        self._whole = ReadWhole(self.folder, READER)
+        self._whole = ReadWhole(self.folder, READER, self._clock)
         return self._whole.more()
 
 

@@ -62,7 +62,7 @@ class GrowingRecords:
             self._begin(0)
         try:
             self._read_on()
-            if len(self._read.lost) > self._judged:
+            if self._damage > self._judged:
                 self._judge()
         except BaseException:
             self._begin(0)
@@ -82,7 +82,8 @@ class GrowingRecords:
         path = self._file.path
         if path.stat().st_size < frames.HEADER:
             return
-        if frames.version_of(path) is None:
+        self._read.version = frames.version_of(path)
+        if self._read.version is None:
             found = "a file that begins otherwise"
             raise ReadError(str(path), expected="a .wandb file", found=found, remedy="Was it copied as text?")
         frames.check_size(path)
@@ -96,14 +97,19 @@ class GrowingRecords:
         self._rest = replace(rest, damaged=rest.damaged[known:])
         self._file.reached(offset)
 
+    @property
+    def _damage(self) -> int:
+        """Places of damage, at the end of the file too."""
+        return len(self._read.losses.damaged) + len(self._rest.damaged)
+
     def _judge(self) -> None:
         """Where there is damage, blocks may be counted from another place; then all is read again."""
-        self._judged = len(self._read.lost)
+        self._judged = self._damage
         origin = frames.origin_of(self._file.path)
         if origin != self._origin:
             self._begin(origin)
             self._read_on()
-            self._judged = len(self._read.lost)
+            self._judged = self._damage
 
     def _grown(self) -> Grown:
         read, told = self._read, self._told

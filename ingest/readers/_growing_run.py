@@ -29,12 +29,12 @@ class GrowingRun:
 
     ended = False  # a run folder does not say so
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.path, self._clock = path, clock
         self._description, self._config = Appended(path / DESCRIPTION), dict[str, str | int | float | bool]()
         self._steps: GrowingLines | ReadWhole | None = None
-        self._whole = ReadWhole(path / TOKENS_FILE, parquet_tokens.READER)
-        self._parts = GrowingParts(path / TOKENS_FOLDER, of_run=True)
+        self._whole = ReadWhole(path / TOKENS_FILE, parquet_tokens.READER, clock)
+        self._parts = GrowingParts(path / TOKENS_FOLDER, clock, of_run=True)
         self._taken: dict[Path, TokenPiece] = {}  # pieces of the token log that count
         self._compacted: frozenset[int] = frozenset()  # steps of the compacted file
         self._first: Path | None = None  # of these; its settings are those of the log
@@ -106,7 +106,7 @@ class GrowingRun:
                 raise ReadError(str(path), expected=reader.title, found=found, remedy="Write it again or remove it.")
             kind = GrowingLines if reader is jsonl.READER else ReadWhole
             if not isinstance(self._steps, kind):
-                self._steps = GrowingLines(path) if reader is jsonl.READER else ReadWhole(path, reader)
+                self._steps = GrowingLines(path) if reader is jsonl.READER else ReadWhole(path, reader, self._clock)
         return self._steps.more() if self._steps else NOTHING
 
     def _recounted(self) -> tuple[list[TokenPiece], list[TokenPiece]]:

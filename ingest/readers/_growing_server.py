@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -21,7 +20,7 @@ class GrowingServerRun:
 
     troubles: tuple[ReadProblem, ...] = ()
 
-    def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, address: str, clock: Callable[[], float]) -> None:
         self.address, self._clock = address, clock
         self._values, self._run, self._rows = Values(), None, 0
         self._handed, self._media, self._next_step = 0, 0, 0

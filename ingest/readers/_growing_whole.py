@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class ReadWhole:
 
     troubles: tuple[ReadProblem, ...] = ()
 
-    def __init__(self, path: Path, reader: Reader, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, reader: Reader, clock: Callable[[], float]) -> None:
         self.path, self._reader, self._clock = path, reader, clock
         self._logs: tuple[RawLog, ...] = ()
         self._read: _State | None = None  # the state that was read

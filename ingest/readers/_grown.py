@@ -21,6 +21,8 @@ class Grown:
     pieces: tuple[TokenPiece, ...] = ()  # files of the token log that came
     gone: tuple[TokenPiece, ...] = ()  # files of the token log that went, or are others under their names
     settings: bool = False  # the configuration, or the name
+    restarted_from: int | None = None  # the step that the run went back to, where the files themselves say so
+    come_to: int | None = None  # the step that it has come to since, as long as it was further before
 
     @property
     def changed(self) -> bool:

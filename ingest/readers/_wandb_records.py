@@ -39,6 +39,7 @@ class WandbFile:
     counted: int = 0  # of the damage, so far
     last: int = 0  # number of the record before
     described: int = 0  # records that say something about the run
+    version: int | None = None  # of the framing
 
     def problems(self) -> tuple[ReadProblem, ...]:
         """What was lost, each with its place in the file, and what to know."""
@@ -57,8 +58,8 @@ class WandbFile:
             said.append((f"byte {self.losses.unfinished_at}", "the last record is not written to its end yet; it is not read"))
         if not self.ended:
             said.append(("end of the file", "the run has not ended: it is being written, or it was killed"))
-        if (version := version_of(self.path)) not in KNOWN_VERSIONS:
-            said.append(("header", f"version {version} of the file format is not known; read like version {KNOWN_VERSIONS[-1]}"))
+        if self.version not in KNOWN_VERSIONS:
+            said.append(("header", f"version {self.version} of the file format is not known; read like version {KNOWN_VERSIONS[-1]}"))
         drawn = [metric for metric in self.axes if any(fnmatchcase(name, metric) for name in self.history.names)]
         return said + [
             (f"metric {metric}", f"wandb draws it over {self.axes[metric]}; the steps here are of its counter _step") for metric in drawn
@@ -89,7 +90,7 @@ def read(path: Path) -> WandbFile:
 
 
 def _read(path: Path, origin: int) -> WandbFile:
-    found = WandbFile(path=path)
+    found = WandbFile(path=path, version=version_of(path))
     for offset, data in records(path, origin, found.losses):
         take(found, offset, data)
     count_lost(found, None)

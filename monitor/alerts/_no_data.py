@@ -40,9 +40,11 @@ def silence_of(  # noqa: PLR0913, PLR0917 - what the machine has at hand
         state = replace(state, news_at=min(now, newest) if begun and young else now, armed=young or not begun)
     elif grew:
         state = replace(state, news_at=now, armed=True)
+    if news.finished:
+        state = replace(state, armed=False)  # for good, unless it grows again
     last = BEFORE_ANY if seen.newest is None else seen.newest
     stay = Stay(last, last)
-    stale = state.armed and not news.finished and state.news_at is not None and now >= state.news_at + limit
+    stale = state.armed and state.news_at is not None and now >= state.news_at + limit
     end = walked(seen.base, seen.runs, 1).end
     was = Walked(end, (stay,) if state.phase is Phase.FIRING and not grew else (), ())
     return state, was, Walked(replace(end, firing=stay if stale else None), (stay,) if stale else (), ())

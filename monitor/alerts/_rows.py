@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 from monitor.alerts import _outbox
 from monitor.alerts._settings import Policy
@@ -54,7 +55,16 @@ def keep(connection: sqlite3.Connection, state: State, now: float, terms: str = 
     )
 
 
-def state_of(connection: sqlite3.Connection, rule: str, run: str) -> tuple[State, str]:
-    """The state of a rule in a run with its text; a new one, without text, where there is none."""
-    row = connection.execute("SELECT state FROM state WHERE rule = ? AND run = ?", (rule, run)).fetchone()
-    return (State(rule=rule, run=run), "") if row is None else (State.from_json(row[0]), row[0])
+class Kept(NamedTuple):
+    """A state with what its row says of it; text and terms are empty where there is no row."""
+
+    state: State
+    text: str = ""
+    terms: str = ""
+    at: float = 0.0
+
+
+def kept(connection: sqlite3.Connection, rule: str, run: str) -> Kept:
+    """The state of a rule in a run; a new one where there is none."""
+    row = connection.execute("SELECT state, terms, updated_at FROM state WHERE rule = ? AND run = ?", (rule, run)).fetchone()
+    return Kept(State(rule=rule, run=run)) if row is None else Kept(State.from_json(row[0]), *row)

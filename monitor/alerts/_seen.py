@@ -75,6 +75,9 @@ def back_to(seen: Seen, from_step: int) -> Seen:
         return Seen(place=seen.place, folded=from_step - 1, floor_values=floor_values)
     runs = _runs.before(seen.runs, from_step)
     values = seen.values[: _runs.count(runs)]
+    if len(floor_values) < len(seen.floor_values):  # the floor is no longer known, and with it nothing that was judged by it
+        unknown = {True: Mark.NAN, False: Mark.UNKNOWN}
+        runs = _runs.put((), {step: unknown[math.isnan(value)] for step, value in zip(_runs.marks(runs), values, strict=True)})
     last = seen.last if seen.last is not None and seen.last[0] < from_step else None
     return replace(seen, runs=runs, values=values, last=last, floor_values=floor_values)
 

@@ -59,6 +59,25 @@ class AlertStore:
         """Close the file."""
         self._database.close()
 
+    def known_as(self, place: str, *wanted: str) -> str:
+        """The id under which the run at a place is kept: always the same one, and no other run's.
+
+        Args:
+            place: where the run lies, with what tells it from others there.
+            wanted: ids, the best first; the first that no run of another place has is given, and kept.
+
+        Raises:
+            StoreError: the file cannot be written; ValueError: every id is taken.
+        """
+        with self._database.writing() as connection:
+            row = connection.execute("SELECT run FROM runs WHERE place = ?", (place,)).fetchone()
+            if row is not None:
+                return str(row[0])
+            for name in wanted:
+                if connection.execute("INSERT OR IGNORE INTO runs (place, run) VALUES (?, ?)", (place, name)).rowcount:
+                    return name
+        raise ValueError(f"{place}: every id of {', '.join(wanted)} is another run's")
+
     def take(  # noqa: PLR0913 - what `machine.update` takes
         self,
         policy: Policy,
@@ -86,10 +105,10 @@ class AlertStore:
         told: list[Notification] = []
         with self._database.writing() as connection:
             for rule in rules:
-                state, before = _rows.state_of(connection, rule.id, run)
-                state, changes = advance(state, rule, observations, now, compared=compared, news=news)
-                if changes or state.to_json() != before or not observations:
-                    _rows.keep(connection, state, now, _rows.terms_of(rule))
+                before, terms = _rows.kept(connection, rule.id, run), _rows.terms_of(rule)
+                state, changes = advance(before.state, rule, observations, now, compared=compared, news=news)
+                if changes or state.to_json() != before.text or terms != before.terms or before.at > now:
+                    _rows.keep(connection, state, now, terms)
                 told += _rows.keep_changes(connection, policy, changes, now)
         return tuple(told)
 
@@ -137,7 +156,7 @@ class AlertStore:
         """Tell nothing of a rule in a run before `until`; see `machine.silence`. A time that is past ends a silence."""
         with self._database.writing() as connection:
             connection.execute("INSERT INTO silences (rule, run, until, by, at) VALUES (?, ?, ?, ?, ?)", (rule, run, until, by, now))
-            _rows.keep(connection, silence(_rows.state_of(connection, rule, run)[0], until), now)
+            _rows.keep(connection, silence(_rows.kept(connection, rule, run).state, until), now)
 
     def silences(self, now: float) -> tuple[Silence, ...]:
         """The silences in force: of each rule and run the latest word."""

@@ -33,6 +33,7 @@ class Command:
     title: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], tuple[int, Document, str]]
+    streams: bool = False  # it prints by itself while it runs, with --json a document a line; nothing is printed at its end
 
 
 def reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +122,6 @@ def number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def dump(document: Document) -> str:
-    """One JSON document, in which NaN would be an error of ours."""
-    return json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1)
+def dump(document: Document, *, indent: int | None = 1) -> str:
+    """One JSON document, in which NaN would be an error of ours; on one line where it is not indented."""
+    return json.dumps(document, allow_nan=False, ensure_ascii=False, indent=indent)

@@ -14,7 +14,8 @@ import streamlit as st
 from monitor.pages._address import asked, refused
 from monitor.pages._colours import NAMED
 from monitor.pages._curves import View, XAxis
-from monitor.pages._library import Key, Library, is_reference
+from monitor.pages._following import Key
+from monitor.pages._library import Library, is_reference
 from monitor.pages._panels import RATIOS
 
 FEW = 6  # runs chosen at first where there are no samples

@@ -7,11 +7,13 @@ outside them; what an interrupted script had not finished is not kept. Keys are 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+import pyarrow.compute as pc
 import streamlit as st
 
 from ingest.run import Run
@@ -23,6 +25,7 @@ from monitor.pages._results import Shown
 
 MAX_PORTRAITS, MAX_DIAGNOSES = 16, 256  # kept; a portrait is about 15 kB a step
 QUICK_ROWS = 500_000  # tokens that are portrayed in about half a second on one core; more wait until somebody opens Findings
+AGAIN_S = 60.0  # between two diagnoses of a run that grows, where nobody asks for one
 TOLD_EVERY = 10  # steps between two words about progress
 
 Tell = Callable[[str], None]
@@ -55,16 +58,37 @@ class Shelf(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dated:
+    """A diagnosis, and the content that it is of."""
+
+    told: Diagnosis | Failure
+    key: Hashable
+    last_step: int | None
+    at: float  # seconds of a clock that never goes back
+
+    @property
+    def stands(self) -> bool:
+        """Whether a run that grows need not be diagnosed again yet."""
+        return time.monotonic() - self.at < AGAIN_S
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shelves:
     """All that is kept."""
 
     portraits: Shelf[Portrait] = field(default_factory=lambda: Shelf(MAX_PORTRAITS))
     diagnoses: Shelf[Diagnosis | Failure] = field(default_factory=lambda: Shelf(MAX_DIAGNOSES))
+    latest: Shelf[Dated] = field(default_factory=lambda: Shelf(MAX_DIAGNOSES))  # by run, beside whichever reference
 
 
 def known(one: Shown, references: Sequence[Shown]) -> Diagnosis | Failure | None:
     """The diagnosis of a run beside its reference, where it was made before."""
     return _shelves().diagnoses.get(_key(one, references))
+
+
+def latest(one: Shown) -> Dated | None:
+    """The diagnosis of a run that was made last, beside whichever reference; the run may have grown since."""
+    return _shelves().latest.get(one.who.id)
 
 
 def diagnosed(one: Shown, run: Run, references: Sequence[Shown], tell: Tell) -> Diagnosis | Failure:
@@ -81,6 +105,7 @@ def diagnosed(one: Shown, run: Run, references: Sequence[Shown], tell: Tell) -> 
     if found is None:
         made = guarded(one.who.label, lambda: _diagnose(one, run, references, tell), "diagnosing")
         found = _shelves().diagnoses.put(key, made)
+    _shelves().latest.put(one.who.id, Dated(told=found, key=one.key, last_step=pc.max(one.frame["step"]).as_py(), at=time.monotonic()))
     return found
 
 

@@ -31,6 +31,6 @@ def shown(library: Library, found: Frames, ids: Sequence[str]) -> list[Shown]:
     """Those of the runs that have a frame, as they are drawn."""
     entries = [(library.entries[run_id], found[run_id]) for run_id in ids if run_id in found]
     return [
-        Shown(who=entry.who, key=entry.key, frame=framed.frame, oddities=framed.oddities, problems=framed.problems)
+        Shown(who=entry.who, key=framed.key, frame=framed.frame, oddities=framed.oddities, problems=framed.problems)
         for entry, framed in entries
     ]

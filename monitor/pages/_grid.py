@@ -16,6 +16,7 @@ import streamlit as st
 
 from monitor.pages._charts import LEGEND_GAP, TOP, Definitions, stack
 from monitor.pages._curves import Strip, View
+from monitor.pages._firing_marks import NONE, Firings, shade, told
 from monitor.pages._stretches import Stretch, mark
 from monitor.pages._theme import theme
 
@@ -42,10 +43,12 @@ LIBRARY = st.components.v2.component("ratiometer_plotly", html="<span></span>", 
 FIGURE = st.components.v2.component("ratiometer_grid", html='<div class="ratiometer-grid"></div>', js=DRAW, isolate_styles=False)
 
 
-def grid(key: str, strips: Sequence[Strip], *, view: View, definitions: Definitions, stretches: Sequence[Stretch] = ()) -> None:
+def grid(  # noqa: PLR0913 - what may lie over the strips
+    key: str, strips: Sequence[Strip], *, view: View, definitions: Definitions, stretches: Sequence[Stretch] = (), firings: Firings = NONE
+) -> None:
     """Draw the strips as one figure in the theme that the viewer has chosen; as with `draw`, plotly.js must be sent as well."""
-    figure = mark(stack(strips, view, theme(), definitions), strips, stretches, theme())
-    draw(key, figure, " ".join((alternative(strips, view), *(stretch.told for stretch in stretches))))
+    figure = shade(mark(stack(strips, view, theme(), definitions), strips, stretches, theme()), strips, firings, theme())
+    draw(key, figure, " ".join(filter(None, (alternative(strips, view), *(stretch.told for stretch in stretches), told(strips, firings)))))
 
 
 def draw(key: str, figure: go.Figure, alt: str, legend_room: int = TOP - LEGEND_GAP) -> None:

@@ -26,6 +26,7 @@ from monitor.metrics.frame import metric_frame_with_problems
 from monitor.metrics.sanity import Oddity, check
 from monitor.pages._colours import Identity, identities
 from monitor.pages._escape import for_markdown, plain
+from monitor.pages._following import Key, followed
 from monitor.store import Upload, uploads
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_runs"
@@ -33,7 +34,6 @@ MAX_SOURCES, MAX_FRAMES = 128, 64  # kept in memory; a frame of 10,000 steps is 
 MAX_LABEL = 80  # characters; labels stand in the address of a page
 LOG = logging.getLogger(__name__)
 
-Key = tuple[tuple[str, int, int], ...]
 T = TypeVar("T")
 
 
@@ -47,6 +47,16 @@ class Source:
     name: str = ""  # what the user calls its run
     mapping: Path | None = None  # the user's word on its keys
     kept: Path | None = None  # where the store has put it, which is no name to show
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether somebody may be writing it: what was named on the command line, and is no address."""
+        return not self.sample and self.kept is None and len(self.paths) == 1 and address_reader(str(self.paths[0])) is None
+
+    @property
+    def where(self) -> str:
+        """Its first path."""
+        return str(self.paths[0]) if self.paths else ""
 
     @property
     def key(self) -> Key:
@@ -83,6 +93,7 @@ class Framed:
     frame: pa.Table
     problems: tuple[ReadProblem, ...]
     oddities: tuple[Oddity, ...]  # what the numbers say about themselves
+    key: Key  # of the content that it is the frame of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +102,8 @@ class Entry:
 
     run: Run
     who: Identity
-    key: Key
+    source: Source
+    key: Key  # of the source when it was read
     sample: bool
 
 
@@ -103,9 +115,12 @@ class Library:
     failures: tuple[Failure, ...]
 
     def framed(self, run_id: str) -> Framed | Failure:
-        """The run's metric frame, or why there is none."""
+        """The run's metric frame, of a run that grows as it is now, or why there is none."""
         entry = self.entries[run_id]
-        return _frame(entry.key, run_id, entry.run)
+        grown = None
+        if entry.source.may_grow:
+            grown = followed(entry.source.where, entry.run.id, entry.key, lambda: entry.source.key, _grown)
+        return _frame(entry.key, run_id, entry.run) if grown is None else grown
 
     def ids(self, wanted: Callable[[Entry], bool]) -> list[str]:
         """Ids of the entries that are wanted, in the library's order."""
@@ -147,7 +162,7 @@ def source_of(upload: Upload) -> Source:
 def read_source(source: Source) -> tuple[Run, ...] | Failure:
     """The runs of a source; what goes wrong is a value, so that one bad path leaves the others on screen."""
     try:
-        found = _runs(source.key, source)
+        found = _latest(source) if source.may_grow else _runs(source.key, source)
     except OSError as error:
         return Failure(title=source.title, sentence=f"{source.title} cannot be opened: {error.strerror or error}.")
     if source.kept is None or not isinstance(found, Failure):
@@ -155,11 +170,29 @@ def read_source(source: Source) -> tuple[Run, ...] | Failure:
     return replace(found, sentence=found.sentence.replace(f"{source.kept}/", "").replace(str(source.kept), source.title))
 
 
+def _latest(source: Source) -> tuple[Run, ...] | Failure:
+    """The same of a source that may grow: of all that it was, only the last is kept."""
+    key, held = source.key, _held()
+    known = held.get(source.where)
+    if known is None or known[0] != key:
+        known = held[source.where] = (key, _read(key, source))
+    return known[1]
+
+
+@st.cache_resource(show_spinner=False)
+def _held() -> dict[str, tuple[Key, tuple[Run, ...] | Failure]]:
+    return {}
+
+
 @st.cache_resource(max_entries=MAX_SOURCES, show_spinner=False)
 def _runs(key: Key, _source: Source) -> tuple[Run, ...] | Failure:
+    return _read(key, _source)
+
+
+def _read(key: Key, source: Source) -> tuple[Run, ...] | Failure:
     if not key:
-        return Failure(title=_source.title, sentence=f"{_source.title}: there is no such file, or the folder is empty.")
-    return guarded(_source.title, lambda: _loaded(_source))
+        return Failure(title=source.title, sentence=f"{source.title}: there is no such file, or the folder is empty.")
+    return guarded(source.title, lambda: _loaded(source))
 
 
 def _loaded(source: Source) -> tuple[Run, ...]:
@@ -182,13 +215,17 @@ def _previews(key: Key, _source: Source) -> tuple[Preview, ...] | Failure:
 
 @st.cache_resource(max_entries=MAX_FRAMES, show_spinner=False)
 def _frame(key: Key, run_id: str, _run: Run) -> Framed | Failure:
-    del key, run_id  # they are the cache's key; the run itself is not hashed
-    return guarded(_run.name, lambda: _compute(_run))
+    del run_id  # with the key it is the cache's; the run itself is not hashed
+    return guarded(_run.name, lambda: _compute(_run, key))
 
 
-def _compute(run: Run) -> Framed:
+def _compute(run: Run, key: Key) -> Framed:
     frame, problems = metric_frame_with_problems(run)
-    return Framed(frame=frame, problems=run.problems + problems, oddities=check(frame))
+    return Framed(frame=frame, problems=run.problems + problems, oddities=check(frame), key=key)
+
+
+def _grown(frame: pa.Table, problems: tuple[ReadProblem, ...], key: Key) -> Framed:
+    return Framed(frame=frame, problems=problems, oddities=check(frame), key=key)
 
 
 def guarded(title: str, read: Callable[[], T], doing: str = "reading") -> T | Failure:
@@ -209,7 +246,7 @@ def _entries(read: Iterable[tuple[Run, Source]]) -> dict[str, Entry]:
     looks = identities((run_id, run.name, source.sample) for run_id, (run, source) in by_id.items())
     labels = _distinct((run_id, plain(run.name, MAX_LABEL) or "unnamed", source.title) for run_id, (run, source) in by_id.items())
     return {
-        run_id: Entry(run=run, who=_named(looks[run_id], labels[run_id]), key=source.key, sample=source.sample)
+        run_id: Entry(run=run, who=_named(looks[run_id], labels[run_id]), source=source, key=source.key, sample=source.sample)
         for run_id, (run, source) in by_id.items()
     }
 

@@ -42,3 +42,4 @@ class Page:
     icon: str
     url_path: str
     show: Callable[[Desk], None]
+    place: int = 9  # in the navigation, from the left; the page at 0 is where one arrives

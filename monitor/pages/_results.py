@@ -18,7 +18,7 @@ from monitor.compare.headline import headline as compared
 from monitor.metrics.sanity import Oddity
 from monitor.pages._colours import Identity
 from monitor.pages._curves import Strip, View, strip
-from monitor.pages._library import Key
+from monitor.pages._following import Key
 from monitor.pages._panels import panels
 
 MAX_OVERLAYS = 16  # kept; one of six runs of 10,000 steps is about 25 MB

@@ -21,6 +21,8 @@ FEW_RUNS = 3  # named one by one where they share a problem
 MEANING_COLUMNS = ("metric", "formula", "unit", "range", "no mismatch", "better", "blind to", "source")
 PROBLEM_COLUMNS = ("run", "kind", "where", "what", "rows")
 DIVERGENCE_COLUMNS = ("run", "metric", "from step", "certain at", "until", "at most")
+EPISODE_COLUMNS = ("rule", "from step", "fires at", "over at", "worst value", "at step", "metric read")
+HISTORY_COLUMNS = ("when", "run", "rule", "what", "step", "value", "told")
 UNCHECKED_COLUMNS = ("question", "layer", "why", "to record")
 
 

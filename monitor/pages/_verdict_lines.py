@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from monitor.diagnosis.diagnose import Diagnosis
-from monitor.pages._diagnoses import diagnosed, known, quick
+from monitor.pages._diagnoses import diagnosed, known, latest, quick
 from monitor.pages._escape import for_markdown
 from monitor.pages._library import Failure
 from monitor.pages._page import Desk
@@ -30,7 +30,7 @@ def verdict_lines(desk: Desk, candidates: Sequence[Shown], references: Sequence[
     """
     place = st.container(key="verdicts").empty()
     quickly = [one for one in candidates if quick(desk.library.entries[one.who.id].run)]
-    told = {one.who.id: known(one, references) for one in candidates}
+    told = {one.who.id: known(one, references) or _standing(desk, one) for one in candidates}
     if all(told[one.who.id] for one in quickly):
         _lines(place, desk, candidates, told)
         return lambda: None
@@ -39,10 +39,17 @@ def verdict_lines(desk: Desk, candidates: Sequence[Shown], references: Sequence[
 
     def later() -> None:
         runs = desk.library.entries
-        found = told | {one.who.id: diagnosed(one, runs[one.who.id].run, references, lambda _: None) for one in quickly}
+        asked = [one for one in quickly if told[one.who.id] is None]
+        found = told | {one.who.id: diagnosed(one, runs[one.who.id].run, references, lambda _: None) for one in asked}
         _lines(place, desk, candidates, found)
 
     return later
+
+
+def _standing(desk: Desk, one: Shown) -> Diagnosis | Failure | None:
+    """What was found in a run that grows a moment ago; it is not diagnosed at every step."""
+    found = latest(one) if desk.library.entries[one.who.id].source.may_grow else None
+    return found.told if found is not None and found.stands else None
 
 
 def _lines(

@@ -14,14 +14,18 @@ from monitor.compare.headline import Headline
 from monitor.metrics.glossary import METRICS
 from monitor.metrics.metric import Metric
 from monitor.pages import _tables
+from monitor.pages._boundary import part
 from monitor.pages._colours import REFERENCE
 from monitor.pages._controls import Choice, sidebar
 from monitor.pages._curves import Strip, View, positions
 from monitor.pages._definitions import definitions
 from monitor.pages._escape import for_html, for_markdown
+from monitor.pages._fired import fired_in
+from monitor.pages._firing_marks import Firings, bars, times
 from monitor.pages._frames import Frames, frames, shown
 from monitor.pages._grid import grid, send_plotly
 from monitor.pages._library import Library
+from monitor.pages._live import Live, live
 from monitor.pages._marks import chip
 from monitor.pages._page import Desk, Page
 from monitor.pages._panels import ratio_of
@@ -31,6 +35,7 @@ from monitor.pages._thin import COLUMNS
 from monitor.pages._verdict_lines import verdict_lines
 
 FIT, SCROLLED = 10, 396  # rows that need no scrolling; px
+LOOKS = "looks"  # the fragment that is drawn anew when a run grows
 FEW_ODD = 3  # things to say about numbers; more are folded
 
 
@@ -43,6 +48,15 @@ def show(desk: Desk) -> None:
         st.warning(" ".join(for_markdown(sentence) for sentence in choice.refused), icon=":material/link_off:")
     with st.sidebar:
         follow()
+    growing = live(library, [*choice.references, *choice.candidates])
+    with growing.at(LOOKS):
+        part("Compare", LOOKS, lambda: _looks(desk, choice, growing))
+
+
+def _looks(desk: Desk, choice: Choice, growing: Live) -> None:
+    """All that shows the runs, which is drawn anew by itself when one of them grows."""
+    growing.drawn()
+    library = desk.library
     found = frames(library, (*choice.references, *choice.candidates))
     candidates, references = (shown(library, found, ids) for ids in (choice.candidates, choice.references))
     if not candidates and not references:
@@ -55,8 +69,10 @@ def show(desk: Desk) -> None:
     later = verdict_lines(desk, candidates, references)
     visible = [one for one in (each.within(choice.view) for each in drawn) if one.curves]
     if visible:
-        grid("overlay", visible, view=choice.view, definitions=definitions())
+        fired = fired_in(library, candidates, references)
+        grid("overlay", visible, view=choice.view, definitions=definitions(), firings=fired)
         send_plotly()
+        _fired(visible, fired)
     elif drawn:
         st.info(_nothing(choice.view), icon=":material/info:")
     _caption(strips, visible, choice, (*references, *candidates), _basis(told))
@@ -66,6 +82,15 @@ def show(desk: Desk) -> None:
     _meanings(drawn)
     _data(candidates, references, drawn)
     later()
+    growing.done()
+
+
+def _fired(visible: Sequence[Strip], fired: Firings) -> None:
+    """What the bars are, where there are any."""
+    counts = bars(visible, fired)
+    if counts:
+        said = ", ".join(f"{label} {times(count)}" for label, count in counts.items())
+        st.caption(for_markdown(f"Bars under a strip: a rule fires there ({said}). The Alerts page has the rules."))
 
 
 def _failures(library: Library) -> None:
@@ -254,4 +279,4 @@ def _download(label: str, table: pd.DataFrame, name: str) -> None:
     )
 
 
-PAGE = Page(title="Compare", icon=":material/stacked_line_chart:", url_path="compare", show=show)
+PAGE = Page(title="Compare", icon=":material/stacked_line_chart:", url_path="compare", show=show, place=0)

@@ -19,6 +19,7 @@ from monitor.pages._escape import for_html, for_markdown
 from monitor.pages._frames import frames, shown
 from monitor.pages._grid import send_plotly
 from monitor.pages._library import Entry, Failure, Library
+from monitor.pages._live import live
 from monitor.pages._one_run import RUN, pick_run
 from monitor.pages._page import Desk, Page
 from monitor.pages._results import Shown
@@ -41,6 +42,12 @@ def show(desk: Desk) -> None:
     if run_id is None:
         st.info("There is no run to be diagnosed. Add your own on the Upload page.", icon=":material/info:")
         return
+    with live(library, [run_id, *references], alerts=False).at():
+        _told(library, run_id, references)
+
+
+def _told(library: Library, run_id: str, references: Sequence[str]) -> None:
+    """Everything about one run."""
     entry = library.entries[run_id]
     found = frames(library, list(dict.fromkeys((run_id, *references))))
     if run_id not in found:
@@ -160,4 +167,4 @@ def _passed(told: Diagnosis) -> None:
         st.html("".join(lines))
 
 
-PAGE = Page(title="Findings", icon=":material/troubleshoot:", url_path="findings", show=show)
+PAGE = Page(title="Findings", icon=":material/troubleshoot:", url_path="findings", show=show, place=2)

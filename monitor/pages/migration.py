@@ -19,6 +19,7 @@ from monitor.pages._escape import for_html, for_markdown
 from monitor.pages._frames import frames, shown
 from monitor.pages._grid import draw, grid, send_plotly
 from monitor.pages._library import Failure, Library
+from monitor.pages._live import live
 from monitor.pages._migrations import MOST_STRIPS, VIEW, Judged, divergence_strips, judged, stretches
 from monitor.pages._page import Desk, Page
 from monitor.pages._parity_chart import alternative, parity_chart, parity_table
@@ -44,6 +45,13 @@ def show(desk: Desk) -> None:
         missing = "reference, the old backend," if not references else "run, the new backend,"
         st.info(f"No {missing} is chosen. Choose it on the left, or add runs of your own on the Upload page.", icon=":material/info:")
         return
+    with live(library, [*references, *candidates], alerts=False).at():
+        _compared(desk, candidates, references)
+
+
+def _compared(desk: Desk, candidates: Sequence[str], references: Sequence[str]) -> None:
+    """Everything below the controls."""
+    library = desk.library
     found = frames(library, [*references, *candidates])
     seeds, runs = shown(library, found, references), shown(library, found, candidates)
     told = _judged(library, runs, seeds)
@@ -219,4 +227,4 @@ def _table(table: pd.DataFrame) -> None:
     st.table(safe, border="horizontal", hide_index=True)
 
 
-PAGE = Page(title="Migration", icon=":material/swap_horiz:", url_path="migration", show=show)
+PAGE = Page(title="Migration", icon=":material/swap_horiz:", url_path="migration", show=show, place=3)

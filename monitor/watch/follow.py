@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from ingest.errors import RatiometerError
+from ingest.errors import RatiometerError, UnknownContainerError
 from ingest.following import Wish
 from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, places
 from ingest.load import combined, id_of, wished
@@ -21,7 +22,7 @@ from monitor.watch.run import FollowedRun
 from monitor.watch.update import Update
 
 _AGAIN_S, _SHARE = 5.0, 50  # seconds between two searches for new runs in a folder, and times what a search takes
-_WAIT_SHARE = 5  # the same while there is nothing yet
+_LONG_S = 0.5  # seconds of a search in vain after which the next one waits for as long; before that, every look searches
 
 
 def follow(
@@ -29,7 +30,7 @@ def follow(
     *,
     dialect: str | None = None,
     mapping: UserMapping | None = None,
-    ids: dict[str, tuple[str, str]] | None = None,
+    identify: Callable[[RawLog], str] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Follower:
     """Follow what is at a path or an address.
@@ -38,13 +39,27 @@ def follow(
         where: a file, a folder, or `wandb:entity/project[/run]`.
         dialect: as `ingest.load.load`.
         mapping: as `ingest.load.load`.
-        ids: run id -> path and name, shared by followers whose runs must not have the same.
+        identify: gives each run its id, for followers whose runs must not have the same; by default as `load` does.
         clock: seconds that never go back.
 
     Raises:
         UnknownDialectError: there is no such dialect.
     """
-    return Follower(where, wished(dialect, mapping), {} if ids is None else ids, clock)
+    return Follower(where, wished(dialect, mapping), identify or Names().of, clock)
+
+
+class Names:
+    """Ids of runs, each once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, tuple[str, str]] = {}  # id -> path and name
+
+    def of(self, raw: RawLog) -> str:
+        """The id of a run, the same whenever it is asked for."""
+        key = (raw.path, raw.name)
+        found = next((run_id for run_id, held in self._taken.items() if held == key), None) or id_of(raw, self._taken)
+        self._taken[found] = key
+        return found
 
 
 @dataclass(eq=False)
@@ -61,8 +76,8 @@ class _Member:
 class Follower:
     """See `follow`."""
 
-    def __init__(self, where: str, wish: Wish, ids: dict[str, tuple[str, str]], clock: Callable[[], float]) -> None:
-        self.where, self._wish, self._ids, self._clock = where, wish, ids, clock
+    def __init__(self, where: str, wish: Wish, identify: Callable[[RawLog], str], clock: Callable[[], float]) -> None:
+        self.where, self._wish, self._identify, self._clock = where, wish, identify, clock
         self._members: dict[str, _Member] = {}
         self._joined: dict[tuple[str, str], FollowedRun] = {}  # path and name -> run, of runs that are several logs, or share one
         self._due = -math.inf  # when to search again
@@ -103,16 +118,16 @@ class Follower:
         try:
             found = places(self.where)
         except (RatiometerError, OSError) as error:
-            self._unfound = () if self._members else (ReadProblem(path=self.where, place="", what=str(error)),)
+            self._unfound = () if self._members else (ReadProblem(path=self.where, place="", what=_in_vain(self.where, error)),)
             found = ()
         for place in found:
             known = self._members.get(place.where)
             if known is None or (known.run is None and known.place.reader is not place.reader):
-                self._members[place.where] = _Member(place, growing(place))
+                self._members[place.where] = _Member(place, growing(place, self._clock))
                 self._regroup = True
         took = self._clock() - begun
         if self.waiting:
-            self._due = self._clock() + _WAIT_SHARE * took
+            self._due = self._clock() + (took if took > _LONG_S else 0)
         else:
             again = is_collection(self.where, tuple(member.place for member in self._members.values()))
             self._due = self._clock() + max(_AGAIN_S, _SHARE * took) if again else math.inf
@@ -120,24 +135,35 @@ class Follower:
     def _put_together(self, changed: list[_Member], troubles: list[ReadProblem]) -> Iterator[Update]:
         """Find out which logs are one run, and take all of those that changed."""
         logs = [(member, log) for member in self._members.values() for log in member.growing.logs()]
-        apart = any(member.run is None for member in changed) or self._regroup
-        for raw in combined(log for _, log in logs):
-            own = [member for member, log in logs if log.scalars is raw.scalars and log.tokens is raw.tokens]
-            alone = own[0] if own and sum(member is own[0] for member, _ in logs) == 1 else None
-            if alone is not None and (alone in changed or alone.run is None):
-                alone.run, alone.name = alone.run or self._new_run(raw), raw.name
-                yield from _taken(alone.run, raw, troubles)
-            elif alone is None and apart:
-                run = self._joined.setdefault((raw.path, raw.name), self._new_run(raw))
-                yield from _taken(run, raw, troubles)
+        runs = [(raw, _alone(raw, logs)) for raw in combined(log for _, log in logs)]
+        alone = [member for _, member in runs if member is not None]
+        shared = [member for member, _ in logs if member not in alone]  # a log that is empty just now stays the run that it was
+        for member in shared:
+            member.run = None
+        apart = self._regroup or any(member in shared for member in changed)
+        for raw, one in runs:
+            if one is not None and (one in changed or one.run is None):
+                one.run, one.name = one.run or FollowedRun(self._identify(raw), self._wish), raw.name
+                yield from _taken(one.run, raw, troubles, one.grown)
+            elif one is None and apart:
+                key = (raw.path, raw.name)
+                if key not in self._joined:
+                    self._joined[key] = FollowedRun(self._identify(raw), self._wish)
+                yield from _taken(self._joined[key], raw, troubles)
         self._regroup = False
 
-    def _new_run(self, raw: RawLog) -> FollowedRun:
-        key = (raw.path, raw.name)
-        known = next((run_id for run_id, held in self._ids.items() if held == key), None)
-        run_id = known or id_of(raw, self._ids)
-        self._ids[run_id] = key
-        return FollowedRun(run_id, self._wish)
+
+def _in_vain(where: str, error: Exception) -> str:
+    """Why nothing was found; of a folder not what every reader says against it."""
+    if isinstance(error, UnknownContainerError) and Path(where).is_dir():
+        return f"{where}: no log in this folder yet (python -m monitor identify says what is looked for)"
+    return str(error)
+
+
+def _alone(raw: RawLog, logs: Sequence[tuple[_Member, RawLog]]) -> _Member | None:
+    """The log that a run is, where it is that one log and the log is nothing else."""
+    own = [member for member, log in logs if log.scalars is raw.scalars and log.tokens is raw.tokens]
+    return own[0] if own and sum(member is own[0] for member, _ in logs) == 1 else None
 
 
 def _look(member: _Member, troubles: list[ReadProblem]) -> Grown:
@@ -158,14 +184,14 @@ def _followed(member: _Member, troubles: list[ReadProblem]) -> Update | None:
         return None
     update = member.run.more(member.grown)
     if update is None and (logs := member.growing.logs()):
-        return next(iter(_taken(member.run, replace(logs[0], name=member.name), troubles)), None)
+        return next(iter(_taken(member.run, replace(logs[0], name=member.name), troubles, member.grown)), None)
     return update
 
 
-def _taken(run: FollowedRun, raw: RawLog, troubles: list[ReadProblem]) -> tuple[Update, ...]:
+def _taken(run: FollowedRun, raw: RawLog, troubles: list[ReadProblem], grown: Grown = NOTHING) -> tuple[Update, ...]:
     """All of a run, unless it is not understood."""
     try:
-        return (run.whole(raw),)
+        return (run.whole(raw, grown),)
     except RatiometerError as error:
         troubles.append(ReadProblem(path=raw.path, place=f"run {raw.name}", what=str(error)))
         return ()

@@ -12,11 +12,12 @@ from ingest.errors import ReadError
 from ingest.readers.parquet_tokens import has_its_names
 from ingest.readers.run_folder import TOKENS_FILE
 from ingest.run import ProblemKind, ReadProblem
-from ingest.schema import METRIC_FRAME
+from ingest.schema import METRIC_FRAME, TOKENS
 from ingest.tokens import TokenPiece, read_row_group, steps_of, token_log
 from monitor.engines import local
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.frame import from_partials
+from monitor.metrics.kernel import partials
 
 _AT_ONCE = 256  # steps summed together; the sums of one take 25 kB
 
@@ -28,6 +29,7 @@ class Summed:
     steps: frozenset[int] = frozenset()
     rows: pa.Table = field(default_factory=METRIC_FRAME.empty_table)
     restarted_from: int | None = None
+    written_at: float | None = None  # seconds since the epoch at which the latest part was written
     problems: tuple[ReadProblem, ...] = ()
 
 
@@ -56,12 +58,18 @@ class TokenSteps:
         problems: list[ReadProblem] = []
         came = [step for piece in new for step in self._add(piece, problems)]
         undone = {step for step in left if not self._holders.get(step)} | self._recorded_again(new, gone)
-        restarted = highest is not None and highest in undone
+        restarted = highest is not None and highest in undone and max(came, default=highest) <= highest
         self._highest = max(self._holders, default=None) if left else max((highest, *came) if highest is not None else came, default=None)
         touched = frozenset((*left, *came))
         rows, said = self._rows(sorted(touched & self._holders.keys()), bounds, void)
         problems += said
-        return Summed(steps=touched, rows=rows, restarted_from=self._from(undone) if restarted else None, problems=tuple(problems))
+        return Summed(
+            steps=touched,
+            rows=rows,
+            restarted_from=self._from(undone) if restarted else None,
+            written_at=max((piece.mtime_ns / 1e9 for piece in new), default=None),
+            problems=tuple(problems),
+        )
 
     def all(self, pieces: Sequence[TokenPiece], bounds: ClipBounds, void: str) -> Summed:
         """The same for all parts that there are; where bounds or `void` have changed, every step is touched."""
@@ -115,12 +123,12 @@ class TokenSteps:
         for some in self._batches(steps):
             pieces = [self._pieces[path] for path in sorted({path for step in some for path in self._holders[step]}, key=_place)]
             try:
-                partials, said = local.partials(token_log(pieces), bounds)
+                found, said = local.partials(token_log(pieces), bounds)
             except (ReadError, OSError) as broken:
                 problems.append(_unread(pieces, broken))
                 continue
             wanted = set(some)
-            tables.append(from_partials({step: found for step, found in partials.items() if step in wanted}, bounds=bounds, void=void))
+            tables.append(from_partials({step: sums for step, sums in found.items() if step in wanted}, bounds=bounds, void=void))
             problems += said
         return pa.concat_tables(tables), tuple(problems)
 
@@ -129,6 +137,11 @@ class TokenSteps:
         wide = any(len(self._steps[path]) > 1 for step in steps for path in self._holders[step])
         size = len(steps) if wide else _AT_ONCE
         yield from (steps[low : low + size] for low in range(0, len(steps), max(1, size)))
+
+
+def warm_up() -> None:
+    """Have the sums compiled, or loaded, before the first part comes."""
+    partials(pa.table({column.name: pa.array([0]).cast(column.type) for column in TOKENS}), ClipBounds())
 
 
 def _steps_of(piece: TokenPiece) -> frozenset[int]:

@@ -25,8 +25,12 @@ class Update:
     rows: pa.Table = field(default_factory=METRIC_FRAME.empty_table)  # METRIC_FRAME: all rows of the steps below
     steps: Mapping[str, Steps] = field(default_factory=dict)  # origin -> steps whose rows are others now; one without rows is gone
     reach: Mapping[str, int] = field(default_factory=dict)  # key -> how far a restarted run has come again, until it is past where it was
+    come_to: int | None = None  # the same for all keys, where that is known
     restarted_from: int | None = None  # the run went back to this step
     problems: tuple[ReadProblem, ...] = ()  # that were not there before
+    written_at: float | None = (
+        None  # seconds since the epoch at which the rows were logged, or their files written; None where nobody knows
+    )
     finished: bool = False  # the log says that nothing more will come
 
     @property
@@ -37,7 +41,7 @@ class Update:
     @property
     def news(self) -> pa.Table:
         """The rows that tell how the run is now: without those that a restarted run has not come to again."""
-        if not self.reach or not self.rows.num_rows:
+        if (not self.reach and self.come_to is None) or not self.rows.num_rows:
             return self.rows
         sources = {text: self._end(text) for text in pc.unique(self.rows["source_key"]).to_pylist()}
         ends = np.array([sources[text] for text in self.rows["source_key"].to_pylist()], np.int64)
@@ -45,8 +49,8 @@ class Update:
 
     def _end(self, source: str) -> int:
         """How far the keys of a value have come."""
-        keys = {source, *source.split(", ")}
-        return min((self.reach[key] for key in keys if key in self.reach), default=np.iinfo(np.int64).max)
+        furthest = np.iinfo(np.int64).max if self.come_to is None else self.come_to
+        return min((self.reach[key] for key in {source, *source.split(", ")} if key in self.reach), default=int(furthest))
 
 
 def applied(frame: pa.Table, update: Update) -> pa.Table:

@@ -1,4 +1,7 @@
-"""The laboratory's command line: `python -m sample_runs.lab make` regenerates every sample run from its seed, `faults` commits faults."""
+"""The laboratory's command line: `python -m sample_runs.lab make` regenerates every sample run from its seed, `faults` commits faults.
+
+`live` trains a run that collapses while it is watched.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and do what it says."""
     from sample_runs.lab.confusion import confuse
     from sample_runs.lab.fault_runs import make_faults
+    from sample_runs.lab.live import live, started
     from sample_runs.lab.make import make, names
 
     parser = argparse.ArgumentParser(prog="python -m sample_runs.lab", description="Make the sample runs.")
@@ -27,11 +31,19 @@ def main(arguments: list[str] | None = None) -> None:
     )
     command.add_argument("--out", type=Path, default=Path("docs"), help="folder of confusion.json and confusion.md (default: docs)")
     command.add_argument("--only", nargs="+", default=[], metavar="FAULT", help="redo these and keep the other rows")
+    command = commands.add_parser("live", help="train a run whose generator is frozen until a resync is asked for")
+    command.add_argument("--out", type=Path, required=True, help="folder the run's folder goes to")
+    command.add_argument("--steps", type=int, default=200, help="optimizer steps at most (default: 200)")
+    command.add_argument("--after", type=int, default=10, help="steps it goes on after a resync (default: 10)")
+    command.add_argument("--step-seconds", type=float, default=0.2, help="seconds that a step takes at least (default: 0.2)")
+    command.add_argument("--signal", default="", help="where resyncs are asked for: a folder or an address (default: the run's folder)")
     given = parser.parse_args(arguments)
     if given.command == "make":
         make(given.out, given.only)
     elif given.command == "confusion":
         confuse(given.out, given.only)
+    elif given.command == "live":
+        live(started(given.steps, given.step_seconds), given.out, after=given.after, signal=given.signal)
     else:
         make_faults(given.out, given.only, given.seeds, given.steps)
 

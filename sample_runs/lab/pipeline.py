@@ -6,7 +6,7 @@ The fourth fault lives here: with `async_scheduling` batches wait before the tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -17,20 +17,28 @@ from sample_runs.lab.settings import POOL_SEED, RunSettings
 from sample_runs.lab.task import prompt_pool
 from sample_runs.lab.trainer import TrainedBatch, Trainer
 
-
-def train(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
-    """Run a whole training; one item for each optimizer step."""
-    return _in_turns(settings, weights) if settings.trainer.on_policy else _side_by_side(settings, weights)
+Asked = Callable[[int], bool]
 
 
-def _side_by_side(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
+def train(settings: RunSettings, weights: Weights, resync: Asked = lambda _: False) -> Iterator[TrainedBatch]:
+    """Run a whole training; one item for each optimizer step.
+
+    Args:
+        settings: the run.
+        weights: to begin with.
+        resync: called when weights would be pushed, with the number of steps done; true hands over the newest, whatever the settings say.
+    """
+    return _in_turns(settings, weights, resync) if settings.trainer.on_policy else _side_by_side(settings, weights, resync)
+
+
+def _side_by_side(settings: RunSettings, weights: Weights, resync: Asked) -> Iterator[TrainedBatch]:
     """The engine goes on sampling while the trainer works."""
     engine = Engine(settings.engine, settings.sampling, weights, settings.seed, settings.engine_faults)
     trainer, incoming = Trainer(settings, weights), requests(settings)
     queue, tick, due = ReadyQueue(settings), 0, None
     while trainer.version < settings.steps or due is not None:
         if due == tick:
-            push(engine, trainer, settings)
+            push(engine, trainer, settings, now=resync(trainer.version))
             due = None
         if due is None and queue.has_a_batch() and trainer.version < settings.steps:
             yield trainer.step(queue.take(), queue_batches=queue.batches())
@@ -42,7 +50,7 @@ def _side_by_side(settings: RunSettings, weights: Weights) -> Iterator[TrainedBa
         tick += 1
 
 
-def _in_turns(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]:
+def _in_turns(settings: RunSettings, weights: Weights, resync: Asked) -> Iterator[TrainedBatch]:
     """The engine samples one batch and waits for the weights made of it."""
     engine = Engine(settings.engine, settings.sampling, weights, settings.seed, settings.engine_faults)
     trainer, incoming, queue = Trainer(settings, weights), requests(settings), ReadyQueue(settings)
@@ -54,14 +62,14 @@ def _in_turns(settings: RunSettings, weights: Weights) -> Iterator[TrainedBatch]
                 engine.admit(now)
                 queue.add(engine.tick())
         yield trainer.step(queue.take(), queue_batches=queue.batches())
-        push(engine, trainer, settings)
+        push(engine, trainer, settings, now=resync(trainer.version))
 
 
-def push(engine: Engine, trainer: Trainer, settings: RunSettings) -> None:
-    """Hand the engine the newest weights, or with a deferred sync those of some steps ago, or never any."""
-    if settings.engine.weight_sync == "never":
+def push(engine: Engine, trainer: Trainer, settings: RunSettings, *, now: bool = False) -> None:
+    """Hand the engine the newest weights, or with a deferred sync those of some steps ago, or never any, unless it is to be `now`."""
+    if settings.engine.weight_sync == "never" and not now:
         return
-    behind = settings.engine.deferred_steps if settings.engine.weight_sync == "deferred" else 0
+    behind = settings.engine.deferred_steps if settings.engine.weight_sync == "deferred" and not now else 0
     version = max(0, trainer.version - behind)
     if version != engine.version:
         with torch.no_grad():

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,20 +30,39 @@ QUIET = [
     "--disable-sync",
 ]
 START_S, WAIT_MS = 40, 30_000
-PROBE = re.compile(r"/(upload|compare|findings|migration)/_stcore/")
+PROBE = re.compile(r"/(upload|compare|runs|findings|migration|alerts)/_stcore/")
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """Address of a running dashboard with an empty upload store."""
+    with serving(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("home")) as address:
+        yield address
+
+
+@contextmanager
+def serving(folder, home, *arguments):
+    """A dashboard as a process: its log in a folder, its store in another, opened on some paths."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    home = {"RATIOMETER_HOME": str(tmp_path_factory.mktemp("home"))}
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", str(port)]
-    with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, env=os.environ | home, stdout=out, stderr=out) as process:
+    log = folder / "log.txt"
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        "app.py",
+        "--server.headless",
+        "true",
+        "--server.port",
+        str(port),
+        "--",
+        *arguments,
+    ]
+    env = os.environ | {"RATIOMETER_HOME": str(home)}
+    with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out) as process:
         try:
             _wait_until_ok(f"http://127.0.0.1:{port}/_stcore/health", process, log)
             yield f"http://127.0.0.1:{port}"

@@ -94,14 +94,20 @@ def _record_file(folder, steps, values):
 
 def _events(folder, steps, values):
     path = folder / "events.out.tfevents.1764000000.host.0"
-    with path.open("wb") as file:
-        file.write(_record(struct.pack("<Bd", 0x09, 1.764e9) + wandb_files.field(3, "brain.Event:2")))
-        for place, step in enumerate(steps):
-            for key, column in values.items():
-                value = wandb_files.field(1, key) + _float(column[place])
-                body = struct.pack("<Bd", 0x09, 1.764e9 + step) + wandb_files.field(2, step)
-                file.write(_record(body + wandb_files.field(5, wandb_files.field(1, value))))
+    rows = ((step, {key: column[place] for key, column in values.items()}) for place, step in enumerate(steps))
+    path.write_bytes(event_file(rows))
     return path
+
+
+def event_file(rows, began=1.764e9):
+    """The bytes of an event file with one event per value; rows are steps with values by tag."""
+    out = bytearray(_record(struct.pack("<Bd", 0x09, began) + wandb_files.field(3, "brain.Event:2")))
+    for step, values in rows:
+        for key, number in values.items():
+            value = wandb_files.field(1, key) + _float(number)
+            body = struct.pack("<Bd", 0x09, began + step) + wandb_files.field(2, step)
+            out += _record(body + wandb_files.field(5, wandb_files.field(1, value)))
+    return bytes(out)
 
 
 def _float(value):

@@ -1,5 +1,6 @@
 """What a recorder could not write: counted exactly, said in a sentence, shown with the run, and never in the way of reading it."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,7 @@ def test_every_call_is_counted_whatever_its_step(any_order, one, two):
 def test_a_step_without_a_number_is_counted_and_not_named():
     found = Steps().and_one(None).and_one(3)
     assert (found.count, found.spans, str(found)) == (2, ((3, 3),), "3 and 1 before them")
+    assert found.and_one(5).before(4) == found, "it cannot be told whether it is among those that are trained again"
 
 
 def test_of_very_many_the_latest_are_kept_and_all_are_counted():
@@ -103,7 +105,7 @@ def test_readers_show_it_with_the_run_rank_by_rank(run):
 
 def test_whoever_follows_the_run_is_told_the_same(run):
     put(run, RecorderNote(rank=3, dropped=steps([6])))
-    growing = GrowingRun(run)
+    growing = GrowingRun(run, time.monotonic)
     growing.more()
     assert [problem.what for problem in growing.logs()[0].problems] == [problem.what for problem in notes(run)] != []
 

@@ -1,7 +1,6 @@
 """Logs that are being written: looking at a file after any cuts gives what reading it at once gives, and says what is other than before."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.errors import ReadError
+from ingest.errors import ReadError, UnknownContainerError
 from ingest.growing import Place, growing, places
 from ingest.identify import readers
 from ingest.readers._appended import Appended, Change
@@ -128,7 +127,9 @@ LINES = [
 ]
 
 
-@given(lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=10), cuts=st.lists(st.integers(0, 400), max_size=5), open_end=st.booleans())
+@given(
+    lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=10), cuts=st.lists(st.integers(0, 400), max_size=5), open_end=st.booleans()
+)
 @settings(max_examples=150, deadline=None)
 def test_any_cuts_of_odd_lines(lines, cuts, open_end, tmp_path_factory):
     content = b"".join(lines)
@@ -156,3 +157,164 @@ def test_any_cuts_of_a_damaged_event_file(cuts, places, tmp_path_factory):
         if place < len(content):
             content[place] ^= 0xFF
     follow_by_cuts(folder, "tensorboard", bytes(content), made.name, cuts)
+
+
+KINDS = {"jsonl": "log.jsonl", "wandb_run": "run-abc.wandb", "tensorboard": "events.out.tfevents.1764000000.host.0"}
+
+
+def content_of(reader, folder, steps, value=0.5):
+    elsewhere = folder / "made"
+    elsewhere.mkdir(exist_ok=True)
+    return MAKERS[reader].make(elsewhere, steps, {"a": [value] * len(steps)}).read_bytes()
+
+
+@pytest.mark.parametrize("reader", KINDS)
+def test_a_file_that_is_truncated_and_written_again_is_read_anew(reader, tmp_path):
+    path = tmp_path / KINDS[reader]
+    first, second = content_of(reader, tmp_path, range(20)), content_of(reader, tmp_path, range(5), 0.25)
+    path.write_bytes(first)
+    follower = Follower(path, reader)
+    follower.look()
+    path.write_bytes(b"")
+    follower.look()
+    assert len(follower.table) == 20  # nothing has come in its place yet
+    path.write_bytes(second)
+    assert follower.look().anew
+    assert rows(follower.table) == rows(READERS[reader].read(path)[0].scalars)
+
+
+@pytest.mark.parametrize("reader", KINDS)
+def test_a_longer_file_in_the_place_of_another_is_read_anew_whatever_its_inode(reader, tmp_path):
+    path = tmp_path / KINDS[reader]
+    path.write_bytes(content_of(reader, tmp_path, range(5)))
+    follower = Follower(path, reader)
+    follower.look()
+    with path.open("r+b") as file:  # the same inode
+        file.write(content_of(reader, tmp_path, range(50), 0.25))
+    assert follower.look().anew
+    assert rows(follower.table) == rows(READERS[reader].read(path)[0].scalars)
+
+
+@pytest.mark.parametrize("reader", KINDS)
+def test_a_copy_that_is_renamed_into_place_goes_on(reader, tmp_path):
+    """As rsync brings a log from another machine, again and again."""
+    path, content = tmp_path / KINDS[reader], content_of(reader, tmp_path, range(50))
+    path.write_bytes(content[: len(content) // 2])
+    follower = Follower(path, reader)
+    follower.look()
+    (tmp_path / "copy").write_bytes(content)
+    (tmp_path / "copy").replace(path)
+    grown = follower.look()
+    assert not grown.anew
+    assert grown.fresh.num_rows
+    assert rows(follower.table) == rows(READERS[reader].read(path)[0].scalars)
+
+
+@pytest.mark.parametrize("reader", KINDS)
+def test_a_deleted_file_keeps_what_was_read_and_goes_on_when_it_is_back(reader, tmp_path):
+    path, content = tmp_path / KINDS[reader], content_of(reader, tmp_path, range(50))
+    path.write_bytes(content[: len(content) // 2])
+    follower = Follower(path, reader)
+    follower.look()
+    path.unlink()
+    assert not follower.look().changed
+    assert follower.growing.logs()
+    path.write_bytes(content)
+    assert not follower.look().anew
+    assert rows(follower.table) == rows(READERS[reader].read(path)[0].scalars)
+
+
+@pytest.mark.parametrize("reader", KINDS)
+def test_a_look_at_a_file_that_did_not_change_reads_nothing(reader, tmp_path, monkeypatch):
+    path = tmp_path / KINDS[reader]
+    path.write_bytes(content_of(reader, tmp_path, range(5)))
+    follower = Follower(path, reader)
+    follower.look()
+    monkeypatch.setattr(Path, "open", lambda *_, **__: pytest.fail("it was opened"))
+    assert not follower.look().changed
+
+
+def test_what_cannot_be_read_is_raised_again_and_read_when_it_can(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1}\n')
+    follower = Follower(path, "jsonl")
+    follower.look()
+    path.write_bytes('{"step": 1, "a": 1}\n'.encode("utf-16"))
+    for _ in range(2):
+        with pytest.raises(ReadError, match="utf-16"):
+            follower.look()
+    path.write_bytes(b'{"step": 1, "a": 1}\n{"step": 2, "a": 3}\n')
+    assert follower.look().anew
+    assert follower.table.column("value").to_pylist() == [1.0, 3.0]
+
+
+def test_a_key_that_turns_out_to_be_a_table_takes_its_rows_back(tmp_path):
+    rows_before = [wandb_files.history([wandb_files.item("a.nrows", "3"), wandb_files.item("b", "1")], step) for step in range(3)]
+    medium = wandb_files.history([wandb_files.item("a", json.dumps({"_type": "table-file", "nrows": 3}))], 3)
+    path = tmp_path / "run-abc.wandb"
+    path.write_bytes(wandb_files.file(rows_before))
+    follower = Follower(path, "wandb_run")
+    follower.look()
+    assert set(follower.table.column("key").to_pylist()) == {"a.nrows", "b"}
+    path.write_bytes(wandb_files.file([*rows_before, medium]))
+    assert follower.look().anew
+    assert set(follower.table.column("key").to_pylist()) == {"b"}
+    same(follower.growing.logs()[0], READERS["wandb_run"].read(path)[0])
+
+
+def test_a_record_file_of_a_version_that_counted_blocks_otherwise(tmp_path):
+    content = wandb_files.file(wandb_files.steps(2000), origin=len(wandb_files.HEADER))
+    follower = follow_by_cuts(tmp_path, "wandb_run", content, "run-abc.wandb", range(0, len(content), 9000))
+    assert follower.growing.logs()[0].scalars.num_rows == 2000
+
+
+def test_settings_that_come_later_are_said(tmp_path):
+    path = tmp_path / "run-abc.wandb"
+    records = [wandb_files.run("abc", name="v1"), *wandb_files.steps(2)]
+    path.write_bytes(wandb_files.file(records))
+    follower = Follower(path, "wandb_run")
+    follower.look()
+    late = wandb_files.field(5, wandb_files.config({"lr": "0.5"}))
+    path.write_bytes(wandb_files.file([*records, late]))
+    grown = follower.look()
+    assert (grown.settings, grown.anew, grown.fresh.num_rows) == (True, False, 0)
+    assert follower.growing.logs()[0].config["lr"] == 0.5
+    path.write_bytes(wandb_files.file([*records, late, wandb_files.END]))
+    follower.look()
+    assert follower.growing.ended
+
+
+def test_the_file_itself_is_known_by_its_bytes(tmp_path):
+    path = tmp_path / "file"
+    seen = Appended(path)
+    assert seen.look() is Change.GONE
+    path.write_bytes(b"x" * 2000)
+    assert seen.look() is Change.MORE
+    assert seen.look() is Change.MORE  # as long as nobody said how far it was read
+    seen.reached(1500)
+    assert seen.look() is Change.NONE
+    path.touch()
+    assert seen.look() is Change.MORE
+    path.write_bytes(b"x" * 1400 + b"y" + b"x" * 600)
+    assert seen.look() is Change.ANEW
+    path.write_bytes(b"x" * 1499)
+    assert seen.look() is Change.ANEW
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "binary"])
+def test_nothing_to_follow_is_said_in_the_words_of_loading(tmp_path, name):
+    path = tmp_path / name
+    if name != "missing":
+        path.write_bytes(b"" if name == "empty" else b"\x00\x01\x02")
+    with pytest.raises(UnknownContainerError, match=r"no such file|no known kind of log"):
+        places(str(path))
+
+
+def test_damage_is_said_with_what_is_read(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1}\nbroken\n{"step": 2, "a": 1}\n{"st')
+    follower = Follower(path, "jsonl")
+    follower.look()
+    said = {problem.kind: problem.what for problem in follower.growing.logs()[0].problems}
+    assert said[ProblemKind.LOST] == "no JSON object"
+    assert "the last line is cut" in said[ProblemKind.NOTE]

@@ -22,11 +22,11 @@ def seen(*values, metric="ess.lag.token", start=0, run="r", **more):
 
 
 def fed(batches, rule=RULE, *, state=None, now=1000.0, every=1.0, **more):
-    """Feed batches one after the other, `every` seconds apart; the last state, and all that was told."""
+    """Feed batches one after the other, `every` seconds apart, each state through JSON; the last state, and all that was told."""
     state = state or State(rule=rule.id, run="r")
     told = []
     for place, batch in enumerate(batches):
-        state, new = update(state, rule, batch, now + place * every, **more)
+        state, new = update(State.from_json(state.to_json()), rule, batch, now + place * every, **more)
         told += new
     return state, told
 

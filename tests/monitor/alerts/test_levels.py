@@ -173,6 +173,7 @@ def test_of_a_group_the_run_that_crosses_first_is_read():
 def test_what_a_restart_has_not_reached_is_left_out_of_a_run_that_goes_on():
     plain = [{"step": step, "metric": "ess.lag.token", "value": 0.9, "caveat": OLDER if step == 4 else ""} for step in range(7)]
     derived = [{"step": step, "metric": "ess.total.token", "value": 0.9, "caveat": "derived from sums"} for step in range(7)]
+    plain[5]["caveat"] = OLDER
     other = [{"step": step, "metric": "entropy.mean", "value": 0.9} for step in range(9)]
     kept = without_older(_rows(*plain, *derived, *other)).to_pylist()
     assert {

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.alerts import _seen
-from monitor.alerts.machine import Kind, News, Phase, State, acknowledge, episodes, restart, silence, update
+from monitor.alerts.machine import Kind, News, Phase, State, acknowledge, advance, episodes, restart, silence, update
 from monitor.alerts.policy import Relation, RuleKind, Severity
 from tests.monitor.alerts.observed import RISING, RULE, fed, kinds, one_by_one, phases, seen
 
 NAN = math.nan
 HELD = replace(RULE, hold=3, recover=0.6)
 ON_FLOOR = replace(RISING, relation=Relation.FLOOR, threshold=3.0, floor_steps=4)
+ON_LOW_FLOOR = replace(ON_FLOOR, metric="ess.lag.token", threshold=1.5, hold=2)
 ANY = replace(RULE, kind=RuleKind.NONFINITE, metric="*")
+RULES = st.sampled_from([RULE, HELD, ANY, ON_LOW_FLOOR])
 VALUES = st.lists(st.sampled_from([0.4, 0.55, 0.9, NAN, None]), max_size=40)
 
 
@@ -83,6 +85,11 @@ def test_a_run_that_never_had_a_value_is_absent():
     assert (state.phase, told) == (Phase.ABSENT, ())
 
 
+def test_values_of_another_run_are_passed_over():
+    state, told = fed([seen(0.4, run="other")])
+    assert (state.phase, told) == (Phase.ABSENT, [])
+
+
 def test_what_lasts_is_reminded_of_until_it_is_acknowledged():
     rule = replace(RULE, remind_s=60.0)
     state, _ = fed([seen(0.4)], rule)
@@ -127,6 +134,9 @@ def test_the_cap_is_kept_and_the_last_one_says_that_it_is_the_last():
     assert "the last notification of rule ess for this run (cap 3); that it is over will not be told" in told[-1].text
     assert "last notification" not in told[0].text + told[1].text
     assert state.count == 3
+    lasting, _ = fed([seen(0.4, start=99)], replace(RULE, cap=3), state=state)
+    assert advance(lasting, replace(RULE, cap=3, remind_s=1.0), [], 1e6)[1] == ()
+    assert advance(lasting, replace(RULE, cap=4, remind_s=1.0), [], 1e6)[1] != ()
 
 
 def test_what_happens_in_silence_is_told_after_it_if_it_lasts():
@@ -178,6 +188,7 @@ def test_a_rule_that_changed_forgets_what_it_saw_under_its_old_condition():
     state, _ = fed([seen(0.9, 0.4)])
     state, told = fed([seen(0.9, 0.4)], replace(RULE, threshold=0.3), state=state)
     assert (kinds(told), state.phase) == (["resolved 1"], Phase.OK)
+    assert fed([seen(0.9, start=5)], replace(RULE, threshold=0.2), state=state)[0].seen.runs == fed([seen(0.9, start=5)])[0].seen.runs
 
 
 def test_the_best_place_to_read_a_lag_rule_is_kept():
@@ -187,6 +198,7 @@ def test_the_best_place_to_read_a_lag_rule_is_kept():
     assert "the lag cannot be separated in this log" in told[0].text
     assert fed([seen(0.9, 0.9), total], state=state)[0].phase is Phase.OK
     assert fed([total, seen(0.9, 0.9)])[0].phase is Phase.OK
+    assert fed([total, seen(0.9, start=9)])[0].seen.runs == fed([seen(0.9, start=9)])[0].seen.runs
     assert fed([seen(0.9, 0.9, origin="logged"), seen(0.4, 0.4)])[1][0].origin == "tokens"
 
 
@@ -199,6 +211,13 @@ def test_a_rule_on_the_floor_waits_for_it_and_then_judges_every_step():
     _, told = fed(one_by_one([1.0, 4.0], metric="kl.total.k3", start=3), ON_FLOOR, state=state)
     assert kinds(told) == ["firing 3", "resolved 3", "firing 4"]
     assert told[-1].threshold == 3.0
+
+
+def test_the_floor_is_that_of_the_first_values_however_they_come():
+    _, told = fed([seen(1, 1, 1, 1, 9, 9, 9, 9, 9, metric="kl.total.k3")], ON_FLOOR)
+    assert kinds(told) == ["firing 4"]
+    state, told = fed([seen(9, 9, 1, 1, start=2, metric="kl.total.k3"), seen(1, 1, metric="kl.total.k3")], ON_FLOOR)
+    assert (kinds(told), state.seen.floor_values) == ([], ((0, 1.0), (1, 1.0), (2, 9.0), (3, 9.0)))
 
 
 def test_a_floor_of_nothing_is_no_excuse_and_at_least_is():
@@ -236,10 +255,24 @@ def test_a_log_that_was_whole_when_watching_began_is_not_missed():
     assert [each.kind for each in told] == [Kind.NO_DATA]
 
 
+def test_that_nothing_came_is_one_change_however_often_it_is_looked_at():
+    state, _ = fed([seen(0.9), seen(0.9, start=1)], SILENT)
+    state = silence(state, 1e9)
+    changes = []
+    for now in (2000.0, 3000.0, 4000.0):
+        state, new = advance(state, SILENT, [], now)
+        changes += new
+    assert [(each.notification.kind, each.withheld) for each in changes] == [(Kind.NO_DATA, "silenced")]
+
+
 def test_a_run_that_never_begins_is_missed_and_one_that_has_ended_is_not():
     _, told = fed([[], []], SILENT, every=600.0)
     assert "nothing was ever logged" in told[0].text
-    assert fed([seen(0.9), seen(0.9, start=1), []], SILENT, every=600.0, news=News(finished=True))[1] == []
+    state, told = fed([seen(0.9), seen(0.9, start=1), []], SILENT, every=600.0, news=News(finished=True))
+    assert (told, fed([[]], SILENT, state=state, now=1e6)[1]) == ([], [])
+    state, _ = fed([seen(0.9), seen(0.9, start=1), []], SILENT, every=600.0)
+    _, told = fed([[]], SILENT, state=state, now=1e6, news=News(finished=True))
+    assert "the run has ended" in told[0].text
 
 
 # Whatever comes
@@ -258,9 +291,13 @@ def _left(state):
 
 
 @settings(deadline=None)
-@given(values=VALUES, rule=st.sampled_from([RULE, HELD, ANY, replace(ON_FLOOR, metric="ess.lag.token")]), data=st.data())
+@given(values=VALUES, rule=RULES, data=st.data())
 def test_any_order_and_any_batches_leave_the_same_state(values, rule, data):
-    observed = [*seen(*values), *seen(*values[::2], metric="ess.total.token"), *seen(*values[:5], metric="ess.lag.token", origin="logged")]
+    observed = [
+        *seen(*values),
+        *seen(*values[::2], metric="ess.total.token", start=9),
+        *seen(*values[:5], metric="ess.lag.token", origin="logged"),
+    ]
     whole, _ = fed([observed], rule)
     cut, _ = fed(_batches(data, observed), rule)
     assert _left(cut) == _left(whole)
@@ -299,7 +336,7 @@ def test_every_episode_is_told_once_and_over_once_and_what_was_told_is_what_is_s
 
 
 @settings(deadline=None)
-@given(values=VALUES, rule=st.sampled_from([RULE, HELD, ANY, replace(ON_FLOOR, metric="ess.lag.token")]), data=st.data())
+@given(values=VALUES, rule=RULES, data=st.data())
 def test_what_comes_again_unchanged_changes_nothing_and_tells_nothing(values, rule, data):
     observed = seen(*values)
     state, _ = fed([observed], rule)
@@ -308,14 +345,21 @@ def test_what_comes_again_unchanged_changes_nothing_and_tells_nothing(values, ru
 
 
 @settings(deadline=None)
-@given(before=VALUES, after=VALUES, data=st.data())
-def test_after_a_restart_the_state_is_that_of_the_log_that_stands(before, after, data):
+@given(before=VALUES, after=VALUES, rule=RULES, data=st.data())
+def test_after_a_restart_the_state_is_that_of_the_log_that_stands(before, after, rule, data):
     back = data.draw(st.integers(0, len(before)))
-    state, _ = fed([seen(*before)], HELD)
-    state, _ = fed([seen(*after, start=back)], HELD, state=state, news=News(restarted_from=back))
-    stands, _ = fed([seen(*before[:back], *after)], HELD)
-    assert _left(state)[1:] == _left(stands)[1:]
-    assert state.seen.runs == stands.seen.runs
+    state, _ = fed([seen(*before)], rule)
+    state, _ = fed([seen(*after, start=back)], rule, state=state, news=News(restarted_from=back))
+    stands, _ = fed([seen(*before[:back], *after)], rule)
+    parts = (state.seen.runs, state.seen.floor_values, state.to_json().partition('"values"')[2].partition(",")[0], state.phase, state.since)
+    other = (
+        stands.seen.runs,
+        stands.seen.floor_values,
+        stands.to_json().partition('"values"')[2].partition(",")[0],
+        stands.phase,
+        stands.since,
+    )
+    assert parts == other
 
 
 @settings(deadline=None)
@@ -334,7 +378,7 @@ def test_within_a_cooldown_nothing_of_its_kind_is_told_twice_and_the_cap_is_neve
 
 
 @settings(deadline=None)
-@given(values=VALUES, rule=st.sampled_from([RULE, HELD, replace(ON_FLOOR, metric="ess.lag.token")]))
+@given(values=VALUES, rule=st.sampled_from([RULE, HELD, ON_LOW_FLOOR]))
 def test_a_state_is_the_same_after_json(values, rule):
     state, _ = fed([seen(*values)], rule)
     back = State.from_json(state.to_json())
@@ -344,15 +388,15 @@ def test_a_state_is_the_same_after_json(values, rule):
 
 
 @settings(deadline=None)
-@given(values=st.lists(st.sampled_from([0.4, 0.55, 0.9, NAN, None]), min_size=30, max_size=60), size=st.integers(1, 7))
-def test_what_is_older_than_the_horizon_is_folded_without_a_trace(values, size):
+@given(values=st.lists(st.sampled_from([0.4, 0.55, 0.9, NAN, None]), min_size=30, max_size=60), size=st.integers(1, 7), rule=RULES)
+def test_what_is_older_than_the_horizon_is_folded_without_a_trace(values, size, rule):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_seen, "HORIZON", 10)
         patched.setattr(_seen, "_SLACK", 3)
         observed = seen(*values)
-        state, told = fed([observed[start : start + size] for start in range(0, len(observed), size)], HELD)
-        again, more = fed([observed[start : start + size] for start in range(0, len(observed), size)], HELD, state=state, now=5000.0)
-    whole, all_told = fed([observed], HELD)
+        state, told = fed([observed[start : start + size] for start in range(0, len(observed), size)], rule)
+        again, more = fed([observed[start : start + size] for start in range(0, len(observed), size)], rule, state=state, now=5000.0)
+    whole, all_told = fed([observed], rule)
     assert (state.phase, state.since) == (whole.phase, whole.since)
     assert kinds(told) == kinds(all_told)
     assert (again.to_json(), more) == (state.to_json(), [])

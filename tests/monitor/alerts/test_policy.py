@@ -1,6 +1,6 @@
 """A rule file says what it means, comes back as it was, and is refused with the line that is wrong."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -176,6 +176,21 @@ def test_saving_replaces_a_file_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_the_defaults_lie_beside_the_module():
     assert (Path(__file__).parents[3] / "monitor" / "alerts" / "defaults.toml").is_file()
+
+
+def test_the_page_of_alerts_shows_a_file_that_is_read_and_names_every_field_and_every_shipped_rule(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "alerts.md").read_text()
+    shown = _read(tmp_path, page.split("```toml\n")[1].split("```")[0])
+    assert {"ess.lag.token", "kl", "quiet", *(rule.id for rule in default_policy().rules)} == {rule.id for rule in shown.rules}
+    assert next(rule.hold for rule in shown.rules if rule.id == "ess.lag.token") == 2
+    assert [sink.options for sink in shown.sinks] == [{"url": "env:TEAM_CHAT_URL"}]
+    for name in (field.name for kind in (AlertRule, SinkSettings) for field in fields(kind) if field.name != "options"):
+        assert f"`{name}" in page, name
+    for field in fields(AlertRule):
+        if isinstance(field.default, (int, float)) and f"| `{field.name}` | " in page:
+            assert f"| `{field.name}` | {str(field.default).lower().removesuffix('.0')} |" in page
+    for rule in default_policy().rules:
+        assert f"| `{rule.id}` | " in page
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)

@@ -119,6 +119,13 @@ def test_a_row_is_held_by_who_claimed_it_until_the_lease_runs_out(store):
     assert (again.id, again.tries, again.notification) == (first.id, 2, first.notification)
 
 
+def test_what_is_queued_already_is_not_queued_again(store):
+    (told,) = store.take(POLICY, "r", seen(0.4), NOW)
+    with store._database.writing() as connection:
+        _outbox.put(connection, told, ["chat", "log"], NOW)
+    assert _drained(store) == ["chat firing 0", "log firing 0"]
+
+
 def test_a_clock_that_was_set_back_holds_nothing(store):
     store.take(POLICY, "r", seen(0.4), NOW)
     store.claim(NOW)

@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from ingest.load import load
 from ingest.recorder_note import RecorderNote, Steps, note_path, read_note
@@ -21,6 +22,7 @@ from ingest.schema import TOKENS
 from monitor.metrics.bounds import ClipBounds
 from monitor.record import BackgroundRecorder, Recorder, compact, files
 from monitor.record.arrays import TokenColumns
+from monitor.record.backlog import Backlog
 
 BASE = {"sample_id": [1, 1, 0], "position": [0, 1, 0], "rollout_logprob": [-1.0, -2.0, -3.0]}
 WRONG = BASE | {"position": [0, 1]}
@@ -80,7 +82,6 @@ def test_the_columns_are_those_of_the_plain_recorder_and_of_the_log():
 
 
 def test_what_the_trainer_changes_after_the_call_is_not_recorded(recorder, gate):
-    torch = pytest.importorskip("torch")
     tensor, array, items = torch.tensor([-1.0, -2.0, -3.0]), np.array([-1.0, -2.0, -3.0], np.float32), [-1.0, -2.0, -3.0]
     view = np.array([[-1.0, 9.0], [-2.0, 9.0], [-3.0, 9.0]])[:, 0]
     recorder.record(0, **BASE | {"rollout_logprob": tensor}, current_logprob=array, old_logprob=items, ref_logprob=view)
@@ -165,10 +166,18 @@ def test_what_does_not_fit_is_counted_logged_once_and_shown_by_readers(recorder,
     assert recorded(recorder.run_dir) == [(0, 0), (2, 0)]
 
 
+def test_a_trainer_whose_arrays_never_fit_leaves_a_note_before_it_ends(recorder):
+    recorder.record(1, **BASE | {"reward": Odd(TypeError("can't convert cuda:0 device type tensor"))})
+    limit = time.monotonic() + 60
+    while not note_path(recorder.run_dir, 0).exists() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert read_note(note_path(recorder.run_dir, 0)).failed.count == 1
+
+
 def test_each_kind_of_failure_is_logged(recorder, caplog):
     recorder.record(1, **WRONG)
     recorder.record(-1, **BASE)
-    recorder.record(2, **WRONG)
+    recorder.record(2, **BASE | {"position": [0]})
     recorder.flush()
     assert ["ShapeError" in line for line in caplog.messages] == [True, False]
 
@@ -291,11 +300,22 @@ def test_a_closed_recorder_goes_on_where_it_is_used_again(recorder):
 
 
 def test_closing_leaves_no_thread(recorder):
+    before = set(threading.enumerate())
     recorder.record(1, **BASE)
-    (thread,) = [each for each in threading.enumerate() if each.name == "ratiometer recorder"]
+    (thread,) = set(threading.enumerate()) - before
     recorder.close()
     thread.join(timeout=60)
     assert not thread.is_alive()
+
+
+def test_closing_waits_as_long_as_it_was_told(tmp_path, monkeypatch):
+    waited, real = [], Backlog.flush
+    monkeypatch.setattr(Backlog, "flush", lambda self, timeout_s: waited.append(timeout_s) or real(self, timeout_s))
+    recorder = BackgroundRecorder(tmp_path, exit_timeout_s=77)
+    for timeout in ({}, {"timeout_s": 55}):
+        recorder.record(len(waited), **BASE)
+        recorder.close(**timeout)
+    assert waited == [77, 55]
 
 
 def test_closing_gives_up_in_time_and_says_so(tmp_path, gate, caplog):
@@ -347,14 +367,14 @@ def test_setting_aside_is_tried_again_after_a_failure_and_the_old_note_is_kept(t
     again = BackgroundRecorder(tmp_path, resume_from=3)
     with monkeypatch.context() as disk:
         disk.setattr(files, "parts", lambda _: (_ for _ in ()).throw(OSError("stale file handle")))
-        again.record(3, **BASE)
-        again.record(4, **BASE)
-        again.flush()
+        for step in (1, 4):
+            again.record(step, **BASE)
+            again.flush()
     again.record(5, **BASE)
     again.close()
     assert recorded(tmp_path) == [(5, 0)]
     assert len(list((tmp_path / "tokens" / "superseded").rglob("rank=000.parquet"))) == 1
-    assert read_note(note_path(tmp_path, 0)).failed == Steps(count=3, spans=((2, 2), (3, 4)))
+    assert read_note(note_path(tmp_path, 0)).failed == Steps(count=3, spans=((2, 2), (1, 1), (4, 4)))
 
 
 def test_the_note_outlives_compacting(recorder):
@@ -414,6 +434,7 @@ def test_a_forked_process_records_by_itself(tmp_path):
     recorder.flush()
 
     def child():
+        assert recorder.close()
         recorder.record(9, **BASE)
         assert recorder.close()
         assert (recorder.recorded, recorder.failures) == (1, 0)

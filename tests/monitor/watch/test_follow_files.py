@@ -8,12 +8,20 @@ from hypothesis import strategies as st
 
 from ingest import following
 from ingest.errors import RatiometerError
-from tests.ingest.container_samples import MAKERS
+from tests import wandb_files
+from tests.ingest.container_samples import event_file
 from tests.monitor.watch.followed import Consumer, assert_same, loaded
 
 FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, 0.5, 1.0, float("nan"), float("inf")]))
 KEYS = {
-    "pipelinerl": ["rl/ess", "rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum", "rl/num_output_tokens_sum", "stats/lag", "stats/samples"],
+    "pipelinerl": [
+        "rl/ess",
+        "rl/ratio_new_old_sum",
+        "rl/ratio_new_old_squared_sum",
+        "rl/num_output_tokens_sum",
+        "stats/lag",
+        "stats/samples",
+    ],
     "verl": ["rollout_corr/chi2_token", "rollout_corr/kl", "rollout_corr/k3_kl", "actor/ppo_kl", "training/rollout_probs_diff_mean"],
     "plain": ["ess.lag.token", "kl.total.k3", "reward.mean", "not a word of ours"],
 }
@@ -25,22 +33,41 @@ def histories(draw):
     """Steps that rise, fall back once or twice, or are in no order; keys that come late; the framework's clock in some of the rows."""
     dialect = draw(st.sampled_from(sorted(KEYS)))
     keys = draw(st.lists(st.sampled_from(KEYS[dialect]), min_size=1, max_size=4, unique=True))
-    steps, step = [], 0
+    rows, step = [], 0
     for _ in range(draw(st.integers(1, 30))):
         step = max(0, step + draw(st.sampled_from([1, 1, 1, 1, 2, 0, -1, -5])))
-        steps.append(step)
-    rows = []
-    for step in steps:
-        chosen = [key for key in keys if draw(st.integers(0, 5))]
-        row = {key: draw(FLOATS) for key in chosen}
+        row = {key: draw(FLOATS) for key in keys if draw(st.integers(0, 5))}
         if CLOCKS[dialect] and draw(st.integers(0, 3)):
             row[CLOCKS[dialect]] = step // 2
-        if row:
-            rows.append((step, row))
+        rows += [(step, row)] if row else []
     return rows
 
 
+def as_jsonl(rows, axis):
+    return b"".join(json.dumps({axis: step, **row}).encode() + b"\n" for step, row in rows)
+
+
+def as_records(rows, axis):
+    del axis
+    settings_of_run = wandb_files.run("abc", name="v1", config=wandb_files.config({"finetune.train_batch_size": "4"}))
+    records = [settings_of_run]
+    for step, row in rows:
+        items = [wandb_files.item((key,), json.dumps(value)) for key, value in row.items()]
+        records.append(wandb_files.history([*items, wandb_files.item(("_step",), str(step))], step))
+    late = wandb_files.field(5, wandb_files.config({"finetune.gradient_accumulation_passes": "2"}))
+    return wandb_files.file([*records[: len(records) // 2], late, *records[len(records) // 2 :]])
+
+
+def as_events(rows, axis):
+    del axis
+    return event_file(rows)
+
+
+KINDS = {"log.jsonl": as_jsonl, "run-abc.wandb": as_records, "events.out.tfevents.1764000000.host.0": as_events}
+
+
 def follow_by_cuts(path, content, cuts):
+    """Write a file piece by piece; after each piece the rows are those of what is there."""
     consumer, last = Consumer(path), 0
     for cut in [*sorted(min(cut, len(content)) for cut in cuts), len(content)]:
         with path.open("ab") as file:
@@ -52,16 +79,20 @@ def follow_by_cuts(path, content, cuts):
         except (RatiometerError, OSError):
             continue
         assert_same(consumer.frames, wanted)
-    return consumer
 
 
-def jsonl(rows, axis="step"):
-    return b"".join(json.dumps({axis: step, **row}).encode() + b"\n" for step, row in rows)
+@st.composite
+def followings(draw):
+    """A history, where its file is cut, which axis its lines have, and how many steps are kept between looks."""
+    cuts = draw(st.lists(st.integers(0, 2500), max_size=8))
+    return draw(histories()), cuts, draw(st.sampled_from(["step", "_step"])), draw(st.sampled_from([1, 3, 32]))
 
 
-@given(rows=histories(), cuts=st.lists(st.integers(0, 2500), max_size=8), axis=st.sampled_from(["step", "_step"]), kept=st.sampled_from([1, 3, 32]))
-@settings(max_examples=300, deadline=None)
-def test_jsonl(rows, cuts, axis, kept, tmp_path_factory):
+@pytest.mark.parametrize("name", KINDS)
+@given(case=followings())
+@settings(max_examples=150, deadline=None)
+def test_any_cuts_give_the_rows_of_the_whole(name, case, tmp_path_factory):
+    rows, cuts, axis, kept = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(following, "KEPT", kept)
-        follow_by_cuts(tmp_path_factory.mktemp("log") / "log.jsonl", jsonl(rows, axis), cuts)
+        follow_by_cuts(tmp_path_factory.mktemp("log") / name, KINDS[name](rows, axis), cuts)

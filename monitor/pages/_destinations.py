@@ -1,0 +1,131 @@
+"""Who is told: every destination with its health and a button that tries it, and a form for another; secrets are named, never shown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from ingest.errors import RatiometerError
+from monitor.alerts.deliver import try_out
+from monitor.alerts.destination import destination
+from monitor.alerts.policy import Policy, SinkSettings
+from monitor.alerts.rule import Severity
+from monitor.alerts.secrets import PAGE_PREFIX, Origin
+from monitor.alerts.sink import OptionKind, Sink, SinkOption, sinks
+from monitor.alerts.store import SinkHealth
+from monitor.pages._escape import for_html, for_markdown
+from monitor.pages._rule_file import change
+from monitor.pages._rule_form import SAID
+from monitor.pages._standing_rows import health
+from monitor.pages._theme import theme
+
+TRIED = "sinks_tried"  # in the session: name -> what came of the last test
+SIMPLE = {OptionKind.TEXT, OptionKind.SECRET, OptionKind.NUMBER, OptionKind.SWITCH}  # what a form can ask for
+SECRET_HELP = (
+    f"Write env:{PAGE_PREFIX}NAME, the name of a variable of the dashboard's own environment that holds the address. "
+    "An address in which nothing is secret, for instance json://127.0.0.1:9000, may stand here itself."
+)
+
+
+def destinations(policy: Policy, found: Sequence[SinkHealth], now: float) -> None:
+    """Draw a row for each, then the form for another."""
+    by_name = {each.name: each for each in found}
+    if not policy.sinks:
+        st.caption("Nobody is told yet: the rule file names no destination.")
+    for place, settings in enumerate(policy.sinks):
+        _row(place, settings, by_name.get(settings.name), now)
+    others = [each for each in found if each.name not in {settings.name for settings in policy.sinks}]
+    for each in others:  # of the command line, or of an earlier file
+        st.html(
+            f"<div class='sink'><p><b>{for_html(each.name)}</b> <small>not in the rule file</small></p>{health(each, now, theme())}</div>"
+        )
+    with st.expander("Add a destination", key="add_sink"):
+        _form()
+
+
+def _row(place: int, settings: SinkSettings, found: SinkHealth | None, now: float) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key=f"sink_row_{place}"):
+        st.html(f"<div class='sink'>{_head(settings)}{health(found, now, theme())}{_tried(settings.name)}</div>", width="stretch")
+        st.button("Test", key=f"test_{place}", on_click=_test, args=(settings,), icon=":material/send:", help="Sends one test message.")
+        st.button("Remove", key=f"remove_sink_{place}", on_click=_remove, args=(settings.name,), type="tertiary")
+
+
+def _head(settings: SinkSettings) -> str:
+    """What it is called and where it leads, as anybody may see it."""
+    try:
+        leads = destination(settings).shown
+    except RatiometerError as wrong:  # its words name variables, files and options, never what is in them
+        leads = f"{settings.sink}; cannot be set up: {wrong}"
+    only = ["criticals only"] if settings.least is Severity.CRITICAL else []
+    only += [f"rules {', '.join(settings.rules)}"] if settings.rules != ("*",) else []
+    only += [] if settings.enabled else ["switched off"]
+    return f"<p><b>{for_html(settings.name)}</b> <code>{for_html(leads)}</code> <small>{for_html('; '.join(only))}</small></p>"
+
+
+def _tried(name: str) -> str:
+    said = st.session_state.get(TRIED, {}).get(name)
+    if said is None:
+        return ""
+    return "<p>✓ The test message arrived.</p>" if said == "" else f"<p>✖ The test message did not arrive: {for_html(said)}</p>"
+
+
+def _test(settings: SinkSettings) -> None:
+    """Try a destination; what a page starts is held to what a page may set."""
+    try:
+        with _TURN:
+            said = try_out(settings, Origin.PAGE)
+    except RatiometerError as wrong:
+        said = str(wrong)
+    st.session_state[TRIED] = {**st.session_state.get(TRIED, {}), settings.name: said}
+
+
+_TURN = threading.Lock()  # one test at a time: a button that is pressed often must not become many messages at once
+
+
+def _remove(name: str) -> None:
+    trouble = change(lambda now: replace(now, sinks=tuple(each for each in now.sinks if each.name != name)))
+    st.session_state[TRIED] = {**st.session_state.get(TRIED, {}), name: trouble} if trouble else {}
+
+
+def _form() -> None:
+    kinds = {sink.id: sink for sink in sinks() if sink.from_page and all(each.kind in SIMPLE for each in sink.options if each.required)}
+    kind = kinds[st.selectbox("Kind", list(kinds), format_func=lambda each: kinds[each].title, key="sink_kind", width=360)]
+    with st.form(f"sink_form_{kind.id}", border=False):
+        name = st.text_input("Name", "", key=f"sink_name_{kind.id}", placeholder="team")
+        options = _options(kind)
+        loud = st.toggle("Criticals only", key=f"sink_least_{kind.id}")
+        sent = st.form_submit_button("Add", type="primary", key=f"add_{kind.id}")
+    if not sent:
+        return
+    made = SinkSettings(name=name.strip(), sink=kind.id, least=Severity.CRITICAL if loud else Severity.WARNING, options=options)
+    trouble = change(lambda now: replace(now, sinks=(*now.sinks, made)))
+    if trouble:
+        st.error(for_markdown(trouble))
+        return
+    st.session_state[SAID] = f"{made.name} is added. Press Test to see whether a message arrives."
+    st.rerun(scope="app")
+
+
+def _options(kind: Sink) -> Mapping[str, Any]:
+    """What the form was told of the options; what was left empty is not among them."""
+    found: dict[str, Any] = {}
+    for option in kind.options:
+        if option.kind in SIMPLE:
+            value = _ask(option, f"sink_{kind.id}_{option.name}")
+            found |= {} if value in ("", None, False) else {option.name: value}
+    return found
+
+
+def _ask(option: SinkOption, key: str) -> str | float | bool | None:
+    needed = "" if option.required else " (optional)"
+    label = f"{for_markdown(option.name)}: {for_markdown(option.what)}{needed}"
+    if option.kind is OptionKind.SWITCH:
+        return st.toggle(label, key=key)
+    if option.kind is OptionKind.NUMBER:
+        return st.number_input(label, None, None, None, None, "%g", key=key)
+    secret = option.kind is OptionKind.SECRET
+    return st.text_input(label, "", key=key, help=SECRET_HELP if secret else None, autocomplete="off").strip()

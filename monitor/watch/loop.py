@@ -1,0 +1,225 @@
+"""The loop of a watch: look at the logs, give what came to the alerts, hand what they say to its destinations.
+
+Nothing but the alerts' own file is written, and a look that finds again what was found before changes nothing there. So a watch needs no
+memory of its own: it may be killed at any moment, and the next one reads the logs from their beginning.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.load import id_of, ids_of
+from ingest.run import ProblemKind, RawLog, ReadProblem
+from ingest.user_mapping import UserMapping
+from monitor.alerts.deliver import DRAIN_S, Delivery, Outcome
+from monitor.alerts.equip import equipped
+from monitor.alerts.machine import Notification, Phase
+from monitor.alerts.policy import Policy
+from monitor.alerts.resync import signal_folders
+from monitor.alerts.store import AlertStore, StoreError
+from monitor.watch.clock import SteadyClock
+from monitor.watch.event import Event, EventKind
+from monitor.watch.follow import Follower, follow
+from monitor.watch.tokens import warm_up
+from monitor.watch.troubles import LASTS_S, Troubles
+from monitor.watch.update import Update
+from monitor.watch.watched import WatchedRun
+
+_LEAST_S = 0.02  # between two looks, however long they take
+_KINDS = {True: EventKind.WAITING, False: EventKind.TROUBLE}  # of what is wrong at a path at which nothing came yet, or something has
+_IDS = 8  # of a run that are tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is said on the command line beside paths and rules."""
+
+    notify: tuple[str, ...] = ()  # addresses of destinations
+    references: tuple[pa.Table, ...] = ()  # a metric frame for each seed
+    poll_s: float | None = None  # seconds between two looks; as the policy has it where not given
+    dialect: str | None = None
+    mapping: UserMapping | None = None
+
+
+class Watcher:
+    """Watches the runs at some paths under a policy.
+
+    Raises:
+        SecretError, SettingsError: a destination cannot be set up.
+        UnknownDialectError: there is no such dialect.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        policy: Policy,
+        store: AlertStore,
+        say: Callable[[Event], None],
+        options: Options = Options(),
+    ) -> None:
+        self._base, self._store, self._say, self._options = policy, store, say, options
+        self._clock = SteadyClock()
+        self.folders: dict[str, Path] = {}  # of each run the one in which its trainer looks for a resync signal
+        self._policy = equipped(policy, options.notify, self.folders)
+        self._delivery = Delivery(store, self._policy.sinks, clock=self._clock)
+        self._followers = {path: self._follower(path) for path in paths}
+        self.runs: dict[str, WatchedRun] = {}
+        self._troubles, self._failing = Troubles(), dict[str, str]()
+        self._poll_s = policy.poll_s if options.poll_s is None else options.poll_s
+        Thread(target=warm_up, name="first sums", daemon=True).start()
+
+    def run(self) -> None:
+        """Watch without end."""
+        while True:
+            begun = time.monotonic()
+            self.look()
+            self._serve(max(_LEAST_S, self._poll_s - (time.monotonic() - begun)))
+
+    def once(self) -> bool:
+        """Look once and send what there is to be told; says whether anything fires, or has no number, by now."""
+        self.look(lasts_s=0)
+        end = time.monotonic() + DRAIN_S
+        self._serve(0)
+        while self._waiting() and time.monotonic() < end:
+            self._serve(_LEAST_S)
+        states = [state for run in self.runs for state in self._store.states(run) if state.phase in {Phase.FIRING, Phase.NAN}]
+        firing = [{"rule": state.rule, "run": state.run, "phase": str(state.phase), "since": state.since} for state in states]
+        text = "; ".join(f"{state.rule} {state.phase} in {state.run} since step {state.since}" for state in states) or "nothing fires"
+        self._event(EventKind.LOOKED, text, firing=firing, unsent=sum(health.waiting for health in self._store.sinks()))
+        return bool(states)
+
+    def look(self, *, lasts_s: float = LASTS_S) -> None:
+        """Look at every log, and give what came to the alerts.
+
+        Args:
+            lasts_s: how long something must have been wrong to be said.
+        """
+        for path in self._followers:
+            self._follow(path, lasts_s)
+        failed: list[ReadProblem] = []
+        for watched in self.runs.values():
+            failed += self._take(watched, now=not lasts_s)
+        self._note("alerts", dict.fromkeys(failed), lasts_s=0)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What cannot be read at present, path by path."""
+        return tuple(problem.what for follower in self._followers.values() for problem in follower.troubles)
+
+    def _follow(self, path: str, lasts_s: float) -> None:
+        """Take in what came at a path; where we fail ourselves, that is said, and the path is followed from the beginning."""
+        follower = self._followers[path]
+        try:
+            updates = follower.poll()
+        except Exception as unforeseen:  # noqa: BLE001 - a log that we stumble over must not end the watch of the others
+            self._followers[path] = self._follower(path)
+            what = f"this log cannot be followed, which is a fault of ours: {type(unforeseen).__name__}: {unforeseen}"
+            self._note(path, [ReadProblem(path=path, place="", what=what)], lasts_s=0)
+            return
+        for update in updates:
+            self._take_in(update)
+            if update.finished:
+                self._finish(update.run.id)
+        self._note(path, follower.troubles, lasts_s=0 if follower.waiting else lasts_s, kind=_KINDS[follower.waiting])
+
+    def close(self) -> None:
+        """Wait a moment for what is being sent."""
+        self._delivery.close(2.0)
+
+    def _take_in(self, update: Update) -> None:
+        run = update.run
+        if run.id not in self.runs:
+            self.runs[run.id] = WatchedRun(run, self._options.references)
+            self._equip()
+            self._event(EventKind.WATCHING, _watching(update), run.id, path=run.path)
+        self.runs[run.id].add(update)
+        if update.restarted_from is not None:
+            self._event(EventKind.RESTARTED, f"went back to step {update.restarted_from}", run.id, step=update.restarted_from)
+        for problem in update.problems:
+            if problem.kind is ProblemKind.LOST:
+                self._event(EventKind.PROBLEM, f"{problem.path} {problem.place}: {problem.what}", run.id, rows=problem.rows)
+
+    def _finish(self, run: str) -> None:
+        if self.runs[run].finish():
+            self._event(EventKind.FINISHED, "the log says that nothing more will come", run)
+
+    def _take(self, watched: WatchedRun, *, now: bool) -> Iterator[ReadProblem]:
+        """Give a run's news to the alerts; yields why they could not be taken, in which case they wait."""
+        run = watched.run.id
+        try:
+            for told in watched.take(self._store, self._policy, self._clock):
+                self._event(EventKind.TOLD, _line(told), run, notification=told.document())
+        except StoreError as failed:
+            yield ReadProblem(path=str(self._store.path), place="", what=str(failed))
+        for rule, why in watched.never(self._policy, now=now).items():
+            self._event(EventKind.NEVER, f"{rule}: {why}", run, rule=rule)
+
+    def _equip(self) -> None:
+        """Give the trainers' signal the folders of all runs that are known by now."""
+        self.folders |= signal_folders(watched.run for watched in self.runs.values())
+        self._policy = equipped(self._base, self._options.notify, self.folders)
+        for sink in self._policy.sinks:
+            if sink.sink == "resync":
+                self._delivery.put(sink)
+
+    def _follower(self, path: str) -> Follower:
+        return follow(path, dialect=self._options.dialect, mapping=self._options.mapping, identify=self._identify)
+
+    def _identify(self, raw: RawLog) -> str:
+        """The id of a run: its name, unless another run's alerts are kept under that."""
+        place = f"{Path(raw.path).resolve() if Path(raw.path).exists() else raw.path}|{raw.name}"
+        try:
+            return self._store.known_as(place, *islice(ids_of(raw), _IDS))
+        except StoreError:
+            return id_of(raw, self.runs)
+
+    def _serve(self, seconds: float) -> None:
+        try:
+            for outcome in self._delivery.serve(seconds):
+                self._outcome(outcome)
+        except StoreError as failed:
+            self._note("deliveries", [ReadProblem(path=str(self._store.path), place="", what=str(failed))], lasts_s=0)
+            time.sleep(seconds)
+        else:
+            self._note("deliveries", (), lasts_s=0)
+
+    def _waiting(self) -> bool:
+        return self._delivery.busy or any(health.waiting for health in self._store.sinks())
+
+    def _outcome(self, outcome: Outcome) -> None:
+        """Say what came of a try; of a destination that fails again and again only what is new."""
+        sink, told = outcome.queued.sink, outcome.queued.notification
+        detail = {"sink": sink, "rule": told.rule, "episode": told.episode}
+        if not outcome.error:
+            self._failing.pop(sink, None)
+            self._event(EventKind.SENT, f"{told.rule} {told.kind}: sent to {sink}", told.run, **detail)
+        elif self._failing.get(sink) != outcome.error:
+            self._failing[sink] = outcome.error
+            again = "given up" if outcome.retry_at is None else "tried again"
+            self._event(EventKind.FAILED, f"{told.rule} {told.kind}: not sent to {sink}, {outcome.error}; {again}", told.run, **detail)
+
+    def _note(self, who: str, problems: Iterable[ReadProblem], *, lasts_s: float, kind: EventKind = EventKind.TROUBLE) -> None:
+        for problem, there in self._troubles.seen(who, problems, lasts_s=lasts_s):
+            text = f"{problem.place}: {problem.what}" if problem.place else problem.what
+            self._event(kind if there else EventKind.OVER, text if there else f"over: {text}", path=problem.path)
+
+    def _event(self, kind: EventKind, text: str, run: str = "", **detail: object) -> None:
+        self._say(Event(kind=kind, at=self._clock(), text=text, run=run, detail=detail))
+
+
+def _watching(update: Update) -> str:
+    steps = np.unique(update.rows["step"].to_numpy())
+    span = f"steps {steps[0]} to {steps[-1]}" if len(steps) else "no step yet"
+    return f"watching {update.run.path} ({update.run.dialect or 'tokens only'}): {span}"
+
+
+def _line(told: Notification) -> str:
+    return f"{told.severity} {told.kind}: {told.text}"
