@@ -115,7 +115,7 @@ def recent(key: Key, now: float) -> bool:
 def followed(
     where: str, run_id: str, before: Key, look: Callable[[], Key], make: Callable[[pa.Table, tuple[ReadProblem, ...], Key], T]
 ) -> T | None:
-    """What is made of a run's frame as it is now; None where the source does not grow, or cannot be followed.
+    """What is made of a run's frame as `state` last found it; None where the source does not grow, or cannot be followed.
 
     Args:
         where: the source's path.
@@ -131,7 +131,8 @@ def followed(
     try:
         source = registry.of(where)
         with source.turn:
-            source.catch_up(key)
+            if run_id not in source.frames:
+                source.catch_up(key)
             if run_id not in source.frames:
                 return None
             at = source.keys[run_id]
@@ -149,7 +150,7 @@ def seen(where: str, look: Callable[[], Key]) -> Key:
 
 
 def state(where: str, look: Callable[[], Key]) -> object:
-    """What there is to be shown of a source: another as soon as anything else would be."""
+    """What there is to be shown of a source: another as soon as anything else would be. Only here is anything new read."""
     source = _registry().followed.get(where)
     key = seen(where, look)
     if source is None:

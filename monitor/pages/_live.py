@@ -87,10 +87,11 @@ class Live:
         """What the line shows; the same as long as nothing changed, so that nothing is sent."""
         drawn = st.session_state.get(DRAWN, "")
         early = time.monotonic() - st.session_state.get(BEGUN, 0.0) < SHARE * st.session_state.get(TOOK, 0.0)
+        now_there = drawn if early else self._seen()  # first, because this is what reads
         runs = [told for entry in self.entries if (told := _told(self.library, entry)) is not None]
         runs.sort(key=lambda each: -float(each["written"]))
         now = time.time() if runs else 0.0  # the browser's clock may be another
-        return {"seen": drawn if early else self._seen(), "drawn": drawn, "runs": runs[:FEW], "now": now}
+        return {"seen": now_there, "drawn": drawn, "runs": runs[:FEW], "now": now}
 
     def _seen(self) -> str:
         keys = [state(entry.source.where, partial(_key, entry)) for entry in _sources(self.entries)]

@@ -57,7 +57,7 @@ class WatchedRun:
             news = News(restarted_from=self._restart(store, update), finished=self._finished)
             told = store.take(policy, update.run.id, values, now(), compared=compared, news=news)
             self._begun, self._said_finished = True, self._finished
-            pass
+            self._waiting.popleft()
             yield from told
         if self._begun:
             news = News(finished=self._finished and not self._said_finished)

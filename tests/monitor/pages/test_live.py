@@ -8,7 +8,7 @@ import pytest
 import streamlit as st
 
 from monitor.pages import _diagnoses, _following, _library
-from monitor.pages._following import Looks, Registry, followed, recent
+from monitor.pages._following import Looks, Registry, followed, recent, state
 from tests.monitor.pages.conftest import write_run
 from tests.monitor.pages.test_findings import html, turn_to
 
@@ -102,7 +102,7 @@ def test_what_was_read_once_is_not_made_again(growing):
 
     assert (ask(), ask(), len(made)) == (1, 1, 1)
     grow()
-    until(lambda: ask() == 2)  # a log that is read as a whole is read when it has come to rest
+    until(lambda: state(source.where, lambda: source.key) and ask() == 2)  # a log that is read as a whole is read when it has come to rest
     assert (ask(), len(made)) == (2, 2)
     assert max(made[0]["step"].to_pylist()) == 5
     assert max(made[1]["step"].to_pylist()) == 11
