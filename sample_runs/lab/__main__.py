@@ -27,11 +27,12 @@ def main(arguments: list[str] | None = None) -> None:
     )
     command.add_argument("--out", type=Path, default=Path("docs"), help="folder of confusion.json and confusion.md (default: docs)")
     command.add_argument("--only", nargs="+", default=[], metavar="FAULT", help="redo these and keep the other rows")
+    command.add_argument("--runs", type=Path, help="keep the runs here, and diagnose again those that are there")
     given = parser.parse_args(arguments)
     if given.command == "make":
         make(given.out, given.only)
     elif given.command == "confusion":
-        confuse(given.out, given.only)
+        confuse(given.out, given.only, given.runs)
     else:
         make_faults(given.out, given.only, given.seeds, given.steps)
 
