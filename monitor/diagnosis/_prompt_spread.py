@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monitor.diagnosis._profiles import ABS, N
 from monitor.diagnosis.portrait import Portrait
 
 FEWEST = 10  # groups of several responses, for a spread between them
-ENOUGH = 20  # tokens in a class on both sides, for its means to be compared
+ENOUGH = 8  # tokens in a class on both sides, for its means to be compared; with more, the first places of a small step drop out
 
 
 def spread(portrait: Portrait, steps: Sequence[int]) -> float:
@@ -44,20 +43,13 @@ def spread(portrait: Portrait, steps: Sequence[int]) -> float:
 def at_equal_tokens(portrait: Portrait, early: Sequence[int], late: Sequence[int]) -> float:
     """Factor by which the mean |gap| grew at equal place in the response and equal improbability of the token.
 
-    So neither longer responses nor a higher entropy count as growth. Tokens of a place whose classes of improbability are too few to be
-    compared are compared together: a fault of the first tokens has no others. NaN where no class has enough tokens on both sides.
+    So neither longer responses nor a higher entropy count as growth. NaN where no class has enough tokens on both sides.
     """
     before, after = portrait.of(early).place_surprise, portrait.of(late).place_surprise
-    both = _enough(before) & _enough(after)
-    rest = tuple(np.where(both[..., None], 0.0, table).sum(axis=1) for table in (before, after))
-    whole = _enough(rest[0]) & _enough(rest[1])
-    then, now = (np.concatenate([table[both], few[whole]]) for table, few in zip((before, after), rest, strict=True))
+    both = (before[..., N] >= ENOUGH) & (after[..., N] >= ENOUGH)
+    then, now = before[both], after[both]
     was = float(then[:, ABS].sum())
     return float((then[:, N] * now[:, ABS] / now[:, N]).sum()) / was if was else math.nan
-
-
-def _enough(table: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.asarray(table[..., N] >= ENOUGH)
 
 
 def in_the_middle(portrait: Portrait, early: Sequence[int], late: Sequence[int]) -> float:

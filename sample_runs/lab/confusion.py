@@ -1,7 +1,8 @@
 """How often does the diagnosis name the right layer? Every fault and strength, over seeds no threshold was tuned on, beside healthy runs.
 
-Each run is diagnosed three times, from all that it logs, from its tokens without settings, and from its step log alone. Whether a fault shows at all is decided without the diagnosis: by the laboratory's own figures, against those of the healthy runs of
-the same model. The rows go to `docs/confusion.json`, the table that people read to `docs/confusion.md`.
+Each run is diagnosed three times, from all that it logs, from its tokens without settings, and from its step log alone. Whether a fault
+shows at all is decided without the diagnosis: by the laboratory's own figures, against those of the healthy runs of the same model. The
+rows go to `docs/confusion.json`, the table that people read to `docs/confusion.md`.
 """
 
 from __future__ import annotations
