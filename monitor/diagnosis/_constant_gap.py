@@ -11,6 +11,7 @@ from monitor.diagnosis.case import Case
 from monitor.diagnosis.portrait import StepPortrait
 
 SPREAD = 0.15  # standard deviation over |mean|; field report A57: 0.02, the lab with bfloat16 noise: 0.06, truncation: 0.25 and more
+BELOW = 0.05  # the same for a gap below 0, where a top-p cut of broad distributions comes close: 0.10 for top-p 0.9 at 2.4 nats of entropy
 SMALLEST = 5e-4  # nats; a systematic part of the noise stays below it
 FEWEST = 20  # tokens; two or three equal ones prove nothing
 
@@ -24,7 +25,7 @@ def is_constant(whole: StepPortrait) -> bool:
 
 def level(mean: float, spread: float) -> bool:
     """Whether a mean is there and large beside its spread, both in nats."""
-    return abs(mean) > SMALLEST and spread < SPREAD * abs(mean)
+    return abs(mean) > SMALLEST and spread < (SPREAD if mean > 0 else BELOW) * abs(mean)
 
 
 def constant_in_log(case: Case) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ squares are logged never less than what these say.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ Steps = NDArray[np.int64]
 
 LOGGED = ("ratio_raw.discrepancy.mean", "ratio.discrepancy.mean", "ratio_raw.total.mean", "ratio.total.mean")
 SUMS = ("ratio.total.sum", "ratio.total.squared_sum", "tokens.count")
-TOLD_BY = (*LOGGED, SUMS[0])  # metrics of which one must be there
+KL = ("kl.discrepancy", "kl.total")  # of which k1 and k3 together give a mean ratio
+TOLD_BY = (*LOGGED, SUMS[0], *(f"{kl}.k3" for kl in KL))  # metrics of which one must be there
 FEWEST = 8  # steps whose scatter gives an error
 FRESH = 5  # first steps whose mean gap a step log is asked for
 PAIRS, LAGGED_PAIRS, TOKENS, MOST = 100, 30, 1000, 10  # how much the first steps must hold, and how many there may be
@@ -124,6 +125,7 @@ def _of_log(case: Case) -> MeanRatio | None:
         own = np.sqrt(np.maximum(second - values**2, 0.0) / n)
     else:
         found = case.series(*LOGGED)
+        found = found if len(found) else _from_kl(case) or found
         values, metric, caveat, steps = found.values, found.metric, found.caveat, found.steps
         n, own = np.ones(len(values)), np.full(len(values), np.nan)
     usable = np.isfinite(values) & (n > 0)
@@ -146,6 +148,15 @@ def _of_log(case: Case) -> MeanRatio | None:
     )
 
 
+def _from_kl(case: Case) -> Series | None:
+    """1 + k3 - k1, which is the mean ratio: k3 = mean(w - 1 - x) and k1 = mean(-x); None without both at the same steps."""
+    for kl in KL:
+        k1, k3 = case.series(f"{kl}.k1"), case.series(f"{kl}.k3")
+        if len(k1) and np.array_equal(k1.steps, k3.steps):
+            return replace(k3, metric=f"ratio.{kl.removeprefix('kl.')}.mean", values=1 + k3.values - k1.values)
+    return None
+
+
 def _pooled(values: Floats, n: Floats, own: Floats) -> tuple[float, float]:
     """Mean over steps, each by its weight, and the larger of the two errors that can be had."""
     share = n / n.sum()
@@ -162,6 +173,9 @@ def _without_lag(case: Case, metric: str) -> tuple[float, float, Steps]:
     """Mean gap and mean |gap| of the first steps that have no lag in them, and these steps; NaN where there are none."""
     ratio = "discrepancy" if ".discrepancy." in metric or case.has("log_ratio.discrepancy.mean") else "total"
     mean, size = case.series(f"log_ratio.{ratio}.mean"), case.series(f"log_ratio.{ratio}.abs_mean")
+    if not len(mean):
+        k1 = case.series(f"kl.{ratio}.k1")
+        mean = replace(k1, values=-k1.values)
     at = mean.steps[np.isfinite(mean.values)]
     if ratio == "total":
         lag = case.series("version_lag.max", "version_lag.mean")

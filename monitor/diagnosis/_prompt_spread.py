@@ -11,7 +11,7 @@ from monitor.diagnosis._profiles import ABS, N
 from monitor.diagnosis.portrait import Portrait
 
 FEWEST = 10  # groups of several responses, for a spread between them
-ENOUGH = 20  # tokens in a class on both sides, for its means to be compared
+ENOUGH = 8  # tokens in a class on both sides, for its means to be compared; with more, the first places of a small step drop out
 
 
 def spread(portrait: Portrait, steps: Sequence[int]) -> float:

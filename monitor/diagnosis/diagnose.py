@@ -17,7 +17,7 @@ import pyarrow as pa
 from ingest.discover import discover
 from ingest.run import Run
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import LAYERS, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import LAYERS, Finding, Fix, Layer, Outcome, Passed, Severity, Skipped
 from monitor.diagnosis.portrait import portray
 from monitor.diagnosis.rule import Rule
 from monitor.metrics.frame import metric_frame_with_problems
@@ -79,6 +79,8 @@ class Diagnosis:
         own = [one for one in self.answers if one.rule.layer is layer]
         if any(one.at_fault for one in own):
             return State.FAULT
+        if any(isinstance(one.outcome, Finding) and one.outcome.only_a_size for one in own):
+            return State.UNKNOWN
         keystones = [one for one in own if one.rule.keystone]
         if not keystones or any(isinstance(one.outcome, Skipped) for one in keystones):
             return State.UNKNOWN
@@ -91,10 +93,13 @@ class Diagnosis:
             more = len({one.rule.layer for one in self.answers if one.at_fault}) - 1
             later = f"; {more} later {'layer has' if more == 1 else 'layers have'} findings too: mend this one first" if more else ""
             return f"{self.first.rule.layer.words}: {self.first.outcome.what}{later}"
+        unplaced = next((one.outcome for one in self.findings if isinstance(one.outcome, Finding) and one.outcome.only_a_size), None)
         open_layers = {state: self._in(state) for state in (State.UNKNOWN, State.PARTLY)}
         if not any(open_layers.values()):
             return "nothing found: engine and trainer agree, as far as these logs can show"
         record = _to_record(one.outcome for one in self.answers if one.rule.layer is not Layer.OBJECTIVE)
+        if unplaced:
+            return f"{unplaced.what}" + (f"; record {', '.join(record)}" if record else "")
         said = "".join(f"; {state}: {', '.join(layers)}" for state, layers in open_layers.items() if layers)
         return f"nothing found in what this log shows{said}" + (f"; record {', '.join(record)}" if record else "")
 
@@ -149,7 +154,21 @@ def _ask(rule: Rule, case: Case, answers: Mapping[str, Answer]) -> Outcome:
         return Skipped(why="this log does not have what it takes", record=tuple(column for name in missing for column in _columns(name)))
     if rule.last_resort and (blocked := _earlier(rule.layer, answers)):
         return blocked
-    return rule.check(case)
+    outcome = rule.check(case)
+    return _unplaced(outcome, rule, answers) if isinstance(outcome, Finding) and outcome.only_a_size else outcome
+
+
+def _unplaced(found: Finding, rule: Rule, answers: Mapping[str, Answer]) -> Finding:
+    """A size alone says nothing of the layer where an earlier one could not be looked at: it becomes a note that says so."""
+    earlier = LAYERS[: LAYERS.index(rule.layer)]
+    unknown = [layer for layer in earlier if any(_lacks(one) for one in answers.values() if one.rule.layer is layer)]
+    if not unknown:
+        return found
+    layers = ", ".join(layer.words for layer in unknown)
+    what = f"{found.what}; a gap of that size has causes in every layer, and this log cannot tell {layers} from {rule.layer.words}"
+    record = _to_record(one.outcome for one in answers.values() if one.rule.layer in unknown)
+    fixes = (Fix(change=f"record {', '.join(record)}", where="the trainer, for each token (monitor.record.Recorder)"),)
+    return replace(found, severity=Severity.NOTE, what=what, fixes=fixes, look_at="the diagnosis of the new log", apart_from=())
 
 
 def _columns(name: str) -> tuple[str, ...]:

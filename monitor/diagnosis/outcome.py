@@ -80,6 +80,7 @@ class Finding:
     since: int | None = None  # first step at which it is seen
     until: int | None = None  # last; None: to the end, or not known
     apart_from: tuple[str, ...] = field(default=())  # neighbours it was told apart from, a sentence each
+    only_a_size: bool = False  # the gap is large, and that is all: faults of earlier layers make it large as well
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,7 @@ class Watcher:
         """The id of a run: its name, unless another run's alerts are kept under that."""
         place = f"{Path(raw.path).resolve() if Path(raw.path).exists() else raw.path}|{raw.name}"
         try:
-            return id_of(raw, self.runs)
+            return self._store.known_as(place, *islice(ids_of(raw), _IDS))
         except StoreError:
             return id_of(raw, self.runs)
 

@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     command.add_argument("--out", type=Path, default=Path("docs"), help="folder of confusion.json and confusion.md (default: docs)")
     command.add_argument("--only", nargs="+", default=[], metavar="FAULT", help="redo these and keep the other rows")
+    command.add_argument("--runs", type=Path, help="keep the runs here, and diagnose again those that are there")
     command = commands.add_parser("live", help="train a run whose generator is frozen until a resync is asked for")
     command.add_argument("--out", type=Path, required=True, help="folder the run's folder goes to")
     command.add_argument("--steps", type=int, default=200, help="optimizer steps at most (default: 200)")
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     if given.command == "make":
         make(given.out, given.only)
     elif given.command == "confusion":
-        confuse(given.out, given.only)
+        confuse(given.out, given.only, given.runs)
     elif given.command == "live":
         live(started(given.steps, given.step_seconds), given.out, after=given.after, signal=given.signal)
     else:

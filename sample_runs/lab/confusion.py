@@ -1,8 +1,8 @@
 """How often does the diagnosis name the right layer? Every fault and strength, over seeds no threshold was tuned on, beside healthy runs.
 
-Each run is diagnosed three times, from all that it logs, from its tokens without settings, and from its step log alone, and is thrown
-away. Whether a fault shows at all is decided without the diagnosis: by the laboratory's own figures, against those of the healthy runs of
-the same model. The rows go to `docs/confusion.json`, the table that people read to `docs/confusion.md`.
+Each run is diagnosed three times, from all that it logs, from its tokens without settings, and from its step log alone. Whether a fault
+shows at all is decided without the diagnosis: by the laboratory's own figures, against those of the healthy runs of the same model. The
+rows go to `docs/confusion.json`, the table that people read to `docs/confusion.md`.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ class Row:
         return f"{self.fault}-{self.strength}"
 
 
-def confuse(out: Path, only: Sequence[str] = (), steps: int = STEPS, *, processes: int = PROCESSES) -> None:
+def confuse(out: Path, only: Sequence[str] = (), runs: Path | None = None, *, steps: int = STEPS, processes: int = PROCESSES) -> None:
     """Make the runs, diagnose them, and write both files.
 
     Args:
         out: folder of the two files; usually `docs`.
         only: faults to redo; rows of the others are kept from the file that is there. Empty means all.
+        runs: where runs and warm starts are kept, and those that are there are diagnosed again; thrown away where not given.
         steps: of each run.
         processes: how many run side by side.
     """
@@ -70,7 +71,8 @@ def confuse(out: Path, only: Sequence[str] = (), steps: int = STEPS, *, processe
     faults = [fault for fault in FAULTS if not only or fault.name in only]
     wanted = [(fault, strength, seed) for fault in faults for strength in fault.strengths for seed in seeds(fault)]
     kept = [row for row in read(path) if only and row.fault not in only] if path.exists() else []
-    rows = sorted([*kept, *_all(wanted, steps, processes)], key=_place)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        rows = sorted([*kept, *_all(wanted, steps, runs or Path(elsewhere), processes)], key=_place)
     path.write_text(json.dumps({"steps": steps, "rows": [asdict(row) for row in rows]}, indent=1) + "\n", encoding="utf-8")
     (out / "confusion.md").write_text(table(rows, hidden(rows), steps), encoding="utf-8")
 
@@ -85,24 +87,24 @@ def read(path: Path) -> list[Row]:
     return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 
-def one_row(fault: Fault, strength: str, seed: int, steps: int, starts: Path) -> Row:
-    """Make one run, diagnose it, throw it away."""
+def one_row(fault: Fault, strength: str, seed: int, steps: int, runs: Path) -> Row:
+    """Diagnose one run, which is made where `runs` does not have it."""
     settings = settings_of(fault, strength, seed, steps)
-    weights = start_of(settings.model, starts)
-    with tempfile.TemporaryDirectory() as folder:
-        run = make_run(settings, weights, Path(folder), lambda _line: None)
-        expected, whole = json.loads((run / "expected.json").read_text(encoding="utf-8")), load(run)[0]
-        return Row(
-            fault=fault.name,
-            strength=strength,
-            seed=seed,
-            layer=fault.layer,
-            model=settings.model,
-            figures=_figures(expected),
-            from_run=_said(whole),
-            from_tokens=_said(replace(whole, config={"sampling.temperature": whole.config["sampling.temperature"]})),
-            from_steps=_said(load(run / "steps.jsonl")[0]),
-        )
+    run = runs / settings.name
+    if not (run / "expected.json").exists():
+        make_run(settings, start_of(settings.model, runs), runs, lambda _line: None)
+    expected, whole = json.loads((run / "expected.json").read_text(encoding="utf-8")), load(run)[0]
+    return Row(
+        fault=fault.name,
+        strength=strength,
+        seed=seed,
+        layer=fault.layer,
+        model=settings.model,
+        figures=_figures(expected),
+        from_run=_said(whole),
+        from_tokens=_said(replace(whole, config={"sampling.temperature": whole.config["sampling.temperature"]})),
+        from_steps=_said(load(run / "steps.jsonl")[0]),
+    )
 
 
 def hidden(rows: Iterable[Row]) -> set[tuple[str, int]]:
@@ -137,22 +139,22 @@ def _said(run: Run) -> Said:
     return {"layer": str(told.layer or ""), "faults": faults, "notes": [one.rule.id for one in told.findings if one.rule.id not in faults]}
 
 
-def _all(wanted: Sequence[tuple[Fault, str, int]], steps: int, processes: int) -> list[Row]:
-    with tempfile.TemporaryDirectory() as starts:
-        for model in sorted({settings_of(fault, strength, seed, steps).model for fault, strength, seed in wanted}):
-            start_of(model, Path(starts))
-        context = multiprocessing.get_context("spawn")  # a forked torch may hang
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            futures = [pool.submit(_one, fault.name, strength, seed, steps, Path(starts)) for fault, strength, seed in wanted]
-            for done, future in enumerate(as_completed(futures), start=1):
-                row = future.result()
-                say(f"{done} of {len(futures)}: {row.key} seed {row.seed}: {row.from_run['layer'] or 'nothing'}")
-        return [future.result() for future in futures]
+def _all(wanted: Sequence[tuple[Fault, str, int]], steps: int, runs: Path, processes: int) -> list[Row]:
+    runs.mkdir(parents=True, exist_ok=True)
+    for model in sorted({settings_of(fault, strength, seed, steps).model for fault, strength, seed in wanted}):
+        start_of(model, runs)
+    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = [pool.submit(_one, fault.name, strength, seed, steps, runs) for fault, strength, seed in wanted]
+        for done, future in enumerate(as_completed(futures), start=1):
+            row = future.result()
+            say(f"{done} of {len(futures)}: {row.key} seed {row.seed}: {row.from_run['layer'] or 'nothing'}")
+    return [future.result() for future in futures]
 
 
-def _one(fault: str, strength: str, seed: int, steps: int, starts: Path) -> Row:
+def _one(fault: str, strength: str, seed: int, steps: int, runs: Path) -> Row:
     torch.set_num_threads(1)
-    return one_row(named(fault), strength, seed, steps, starts)
+    return one_row(named(fault), strength, seed, steps, runs)
 
 
 def _place(row: Row) -> tuple[int, int, int]:

@@ -34,6 +34,9 @@ _CAUSES = {
 }
 
 
+FEW_STEPS = 20  # that an evidence names
+
+
 def check(case: Case) -> Outcome:
     """A metric has values that its quantity cannot have: an effective sample size above 1, a negative divergence, a share outside 0 to 1.
 
@@ -48,6 +51,8 @@ def check(case: Case) -> Outcome:
 
     The ranges are those of the definitions, with room for rounding only. Field report A78 has an effective sample size of 5/4.
     """
+    if (empty := _empty(case)) is not None:
+        return empty
     counted = {metric for metric, _, _ in COUNTED}
     found = [one for one in oddities(case.frame) if one.what == _RANGE or one.metric in counted]
     if not found:
@@ -67,6 +72,28 @@ def check(case: Case) -> Outcome:
         look_at=f"{first.metric}: all its values should lie in its range",
         evidence=tuple(_evidence(case, one) for one in found[:6]),
         since=min(one.first_step for one in grave or found),
+    )
+
+
+def _empty(case: Case) -> Finding | None:
+    """Steps in which no token counts, of a log that has tokens: all of them, or a few; None where every step has some."""
+    count = case.series("tokens.count")
+    if count.origin != "tokens" or not len(count) or (count.values > 0).all():
+        return None
+    steps = tuple(int(step) for step in count.steps[count.values == 0])
+    every = len(steps) == len(count)
+    says = f"no token counts in {'any' if every else len(steps)} of {len(count)} steps: the loss mask is false everywhere"
+    return Finding(
+        severity=Severity.CRITICAL if every else Severity.NOTE,
+        certainty=Certainty.MEASURED,
+        what=says if every else f"{says}, first in step {steps[0]}",
+        why="where no token counts nothing is learnt, and no metric has a value",
+        fixes=(Fix(change="make the loss mask true on the response tokens", where="the trainer, where the batch is put together"),),
+        look_at="tokens.count: above 0 in every step",
+        evidence=(
+            Evidence(metric="tokens.count", says=says, value=0.0, threshold=1.0, source="a batch of no token", steps=steps[:FEW_STEPS]),
+        ),
+        since=steps[0],
     )
 
 
@@ -98,7 +125,8 @@ def _what(case: Case, one: Oddity) -> str:
     value, bound, steps = _worst(case, one)
     title, of = (glossary.metric(one.metric).title if glossary.known(one.metric) else one.metric), len(case.series(one.metric))
     if one.what != _RANGE:
-        return f"{value:.0f} {title}, in {len(steps)} of {of} steps from step {steps[0]} on"
+        count = float(np.nansum(case.series(one.metric).values))
+        return f"{count:.0f} {title}, in {len(steps)} of {of} steps from step {steps[0]} on"
     bounded = f"cannot be {'under' if value < bound else 'over'} {bound:g}"
     return f"{title} ({one.metric}) {bounded}, but is {value:.4g}; so in {len(steps)} of {of} steps from step {steps[0]} on"
 

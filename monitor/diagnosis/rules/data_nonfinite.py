@@ -68,7 +68,7 @@ def check(case: Case) -> Outcome:
     if not logged.counts.any():
         return Passed(
             says="every logged value is a number"
-            + (f", and so is every log-probability of the trainer in {tokens:.0f} tokens" if tokens else "")
+            + (f", and so is what the trainer gives {tokens:.0f} tokens at the same weights and now" if tokens else "")
         )
     if engine:
         return Passed(

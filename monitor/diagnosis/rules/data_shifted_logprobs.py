@@ -10,7 +10,7 @@ from monitor.diagnosis import _profiles, _shift_in_log
 from monitor.diagnosis._beginning import beginning
 from monitor.diagnosis._profiles import SHIFTS
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import Certainty, Curve, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import Certainty, Curve, Evidence, Finding, Fix, Layer, Outcome, Passed, Severity, Skipped
 from monitor.diagnosis.portrait import Portrait, StepPortrait
 from monitor.diagnosis.remedies import fix
 from monitor.diagnosis.remedy import Remedy
@@ -41,6 +41,9 @@ THRESHOLDS = {
 FEWEST = 12  # pairs of tokens under which a correlation says nothing
 
 
+MANY = 50  # tokens whose two sides are equal to the last bit: two programs do not agree like that
+
+
 def check(case: Case) -> Outcome:
     """The two sides hardly correlate until one of them is moved by a token, and then almost perfectly; or they correlate at no distance.
 
@@ -68,6 +71,8 @@ def check(case: Case) -> Outcome:
     first = beginning(case.portrait)
     if first.correlation_at(0) < THRESHOLDS["unlike"].value and _closest(first) > THRESHOLDS["everywhere"].value:
         return _unlike(case, first)
+    if whole.n >= MANY and not whole.moments[2]:
+        return _copied(whole)
     says = f"no shift lets the two sides correlate better than none does: r = {first.correlation_at(0):.3f} in the first steps"
     return Passed(says=says, evidence=(_curve(first, says, ()),))
 
@@ -92,6 +97,20 @@ def _closest(one: StepPortrait) -> float:
     """The smallest mean |gap| of any place in the response or from its end, nats: one right place is enough to bring it down."""
     populated = [_profiles.abs_mean(table[table[:, _profiles.N] >= FEWEST]) for table in (one.place, one.end)]
     return float(np.concatenate(populated).min(initial=math.inf)) if any(map(len, populated)) else 0.0
+
+
+def _copied(whole: StepPortrait) -> Finding:
+    """Both sides equal to the last bit."""
+    says = f"the two sides are equal to the last bit at all {whole.n:.0f} tokens: one is a copy of the other, or both are one computation"
+    return Finding(
+        severity=Severity.NOTE,
+        certainty=Certainty.MEASURED,
+        what=says,
+        why="two programs never agree like that: a mismatch could not be seen in such a log, so nothing below it is an all-clear",
+        fixes=(Fix(change="record the trainer's own forward pass, not the engine's numbers again", where="the trainer's recorder"),),
+        look_at="the mean |gap|: above 0, and about 0.01 nats for bfloat16",
+        evidence=(Evidence(metric="portrait.abs_mean", says=says, value=0.0),),
+    )
 
 
 def _shifted(case: Case, portrait: Portrait, shift: int, steps: list[int]) -> Finding:

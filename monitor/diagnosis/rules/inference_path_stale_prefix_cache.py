@@ -71,7 +71,7 @@ def _found(case: Case, seen: Seen) -> Finding:
         certainty=seen.certainty,
         what=(
             f"the gap at equal weights grows with the updates of the weights{since}, from {seen.before:.3g} to "
-            f"{seen.after:.3g} nats{over}: a prefix cache that is not emptied does that"
+            f"{seen.after:.3g} nats{over}: {_cause(seen)}"
         ),
         why=(
             "Responses are sampled from keys and values of older weights, under a version number that says they are new; "
@@ -83,6 +83,12 @@ def _found(case: Case, seen: Seen) -> Finding:
         since=seen.since,
         apart_from=(*_apart(case, seen), *_also(case, seen)),
     )
+
+
+def _cause(seen: Seen) -> str:
+    if seen.levels is not None:
+        return "a prefix cache that is not emptied does that"
+    return "a prefix cache that is not emptied does that, and so do weights that do not arrive; a step log cannot tell which"
 
 
 def _apart(case: Case, seen: Seen) -> list[str]:

@@ -134,6 +134,7 @@ def _finding(case: Case, found: Level, above: Excess | None, coarse: tuple[Setti
         apart_from=(
             f"stale weights or caches: they start at the floor, here the first steps have {found.first:.3g} of {found.typical:.3g}",
         ),
+        only_a_size=not above and not coarse,
     )
 
 

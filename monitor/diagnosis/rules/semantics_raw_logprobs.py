@@ -23,6 +23,8 @@ THRESHOLDS = {
     "unexplained": Threshold(value=0.01, unit="mean ratio - 1", source="where no temperature confirms it; A31 has 0.005 in health"),
     "logged": Threshold(value=0.007, unit="mean ratio - 1", source="field report A31: 0.005 in health; the lab, raw at T = 0.8: 0.02"),
     "single": Threshold(value=0.2, unit="mean ratio - 1", source="field report A2: 0.85 to 1.15 in health, 2 with the fault"),
+    "most": Threshold(value=3.0, unit="mean ratio, logged", source="T = 0.6: up to 2 (field report A2); shifted tokens: 3 (A72)"),
+    "far": Threshold(value=1.0, unit="nats of mean |gap|, logged", source="T = 0.6 gives 0.4 in the lab"),
     "slope": Threshold(value=0.02, unit="slope - 1", source="healthy runs of the lab stay under 0.005; T = 0.95 gives 0.05"),
     "explained": Threshold(
         value=0.3, unit="share of the gap inside a prefix", source="lab: 0.98, 0.86 among three other faults; health: 0.2"
@@ -85,6 +87,9 @@ def _ordinary_excess(whole: StepPortrait) -> float:
 def _from_log(case: Case, ratio: MeanRatio) -> Outcome:
     single = math.isnan(ratio.error)
     beyond = ratio.excess > _value("single") if single else ratio.z > _value("z") and ratio.excess > _value("logged")
+    if beyond and (ratio.mean >= _value("most") or ratio.size > _value("far")):
+        why = f"a mean ratio of {ratio.words} is more than a temperature makes: the tokens themselves may be wrong"
+        return Skipped(why=why, record=_record(case))
     if beyond and ratio.gap < 0:
         return Skipped(why="a mean ratio above 1 with a mean gap below 0 is a matter of wrong or extreme tokens", record=_record(case))
     found = constant_in_log(case)

@@ -157,7 +157,7 @@ def test_step_logs_of_the_sample_runs_pass(run):
 
 
 def test_a_log_without_a_ratio_names_the_columns():
-    assert RULE.missing(case(scalars={"kl.total.k3": [0.1]})) == ("tokens",)
+    assert RULE.missing(case(scalars={"kl.total.k1": [0.1]})) == ("tokens",)
 
 
 def test_the_text_has_its_five_parts():
