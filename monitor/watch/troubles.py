@@ -41,6 +41,6 @@ class Troubles:
                 yield gone.problem, False
         for key, problem in there.items():
             known = self._known.setdefault(key, _Trouble(problem, now))
-            if now - known.since >= lasts_s:
+            if not known.said and now - known.since >= lasts_s:
                 known.said = True
                 yield problem, True
