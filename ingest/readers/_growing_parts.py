@@ -1,6 +1,6 @@
 """A folder of Parquet parts that grows: each look opens the parts that came since the one before.
 
-A part is looked at when its name comes up; one that is not whole yet is tried again whenever it changed.
+A part is opened when its name comes up; one that is not whole yet is opened again whenever its size or time changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ingest.run import RawLog, ReadProblem
 from ingest.tokens import TokenPiece, open_piece, ranges
 
 _SUFFIX, _LEVELS = ".parquet", 2
-_Stat = tuple[int, int]
 _Box = tuple[tuple[Any, Any], ...]
 
 
@@ -32,7 +31,7 @@ class GrowingParts:
         self.folder, self._clock, self._of_run = folder, clock, of_run
         self._listing = Listing(folder, wanted=_is_part, levels=_LEVELS, passed_over=(SUPERSEDED,))
         self._pieces: dict[Path, TokenPiece] = {}
-        self._unread: dict[Path, tuple[_Stat | None, ReadProblem]] = {}
+        self._unread: dict[Path, ReadProblem] = {}
         self._said: dict[tuple[str, str], ReadProblem] = {}
         self._apart = _Apart()
         self._recorded = 0  # of the pieces, those with the recorder's names
@@ -55,7 +54,7 @@ class GrowingParts:
         gone = [piece for path in listed.gone if (piece := self._pieces.pop(path, None)) is not None]
         for path in listed.gone:
             self._unread.pop(path, None)
-        new = [piece for path in (*listed.new, *self._changed()) if (piece := self._opened(path)) is not None]
+        new = [piece for path in listed.new if (piece := self._opened(path)) is not None]
         if not new and not gone:
             return NOTHING
         self._recorded += sum(self._is_recorded(piece.path) for piece in new) - sum(self._is_recorded(piece.path) for piece in gone)
@@ -73,7 +72,7 @@ class GrowingParts:
     @property
     def troubles(self) -> tuple[ReadProblem, ...]:
         """Parts that cannot be opened."""
-        return tuple(problem for _, problem in self._unread.values())
+        return tuple(self._unread.values())
 
     def logs(self) -> tuple[RawLog, ...]:
         """The parts that are there, as one log."""
@@ -92,12 +91,7 @@ class GrowingParts:
         """Those that count: where the recorder has named some, these."""
         return tuple(piece for piece in pieces if not self._recorded or self._is_recorded(piece.path))
 
-    def _changed(self) -> list[Path]:
-        """Parts that could not be opened, and are others by now."""
-        return [path for path, (stat, _) in list(self._unread.items()) if _stat(path) != stat]
-
     def _opened(self, path: Path) -> TokenPiece | None:
-        stat = _stat(path)
         try:
             piece, problems = open_piece(path)
         except FileNotFoundError:
@@ -105,7 +99,7 @@ class GrowingParts:
             return None
         except (ReadError, OSError) as broken:
             what = f"not read: {broken}"
-            self._unread[path] = (stat, ReadProblem(path=str(path), place="whole file", what=what))
+            self._unread[path] = ReadProblem(path=str(path), place="whole file", what=what)
             return None
         self._unread.pop(path, None)
         self._said |= {(problem.place, problem.what): problem for problem in problems}
@@ -168,11 +162,3 @@ class _Apart:
 
 def _is_part(name: str) -> bool:
     return name.endswith(_SUFFIX) and not name.startswith((".", "_")) and not name.endswith(NO_PARTS)
-
-
-def _stat(path: Path) -> _Stat | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_size, stat.st_mtime_ns

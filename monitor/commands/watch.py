@@ -77,7 +77,7 @@ def _policy(given: argparse.Namespace) -> Policy:
     if given.resync_port is None:
         return policy
     critical = tuple(rule.id for rule in policy.rules if rule.kind is RuleKind.METRIC and rule.severity is Severity.CRITICAL)
-    return replace(policy, resync=replace(policy.resync, port=given.resync_port, rules=policy.resync.rules))
+    return replace(policy, resync=replace(policy.resync, port=given.resync_port, rules=policy.resync.rules or critical))
 
 
 def _seconds(text: str) -> float:

@@ -318,3 +318,48 @@ def test_damage_is_said_with_what_is_read(tmp_path):
     said = {problem.kind: problem.what for problem in follower.growing.logs()[0].problems}
     assert said[ProblemKind.LOST] == "no JSON object"
     assert "the last line is cut" in said[ProblemKind.NOTE]
+
+
+def test_a_line_that_was_whole_without_its_break_and_goes_on_is_taken_back(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1}\n{"step": 2, "a": 1}')
+    follower = Follower(path, "jsonl")
+    follower.look()
+    assert len(follower.table) == 2
+    with path.open("ab") as file:
+        file.write(b" and more\n")
+    assert follower.look().anew
+    assert len(follower.table) == 1
+
+
+def test_a_look_that_fails_half_way_takes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1, "a": 1}\n')
+    follower = Follower(path, "jsonl")
+    follower.look()
+    with path.open("ab") as file:
+        file.write(b'{"step": 2, "a": 1}\n{"step": 3, "text": "%s", "a": 1}\n' % (b"x" * 100))
+    monkeypatch.setattr("ingest.readers._growing_lines.MAX_LINE_BYTES", 100)
+    with pytest.raises(ReadError, match="a longer one"):
+        follower.look()
+    monkeypatch.undo()
+    follower.look()
+    assert rows(follower.table) == rows(READERS["jsonl"].read(path)[0].scalars)
+
+
+@pytest.mark.parametrize("reader", ["wandb_run", "tensorboard"])
+def test_bytes_that_come_after_the_place_for_them_are_waited_for(reader, tmp_path):
+    """As on a file system that shows the length of a file before what is in it."""
+    path, content = tmp_path / KINDS[reader], content_of(reader, tmp_path, range(50))
+    path.write_bytes(content[:-20] + bytes(20))
+    follower = Follower(path, reader)
+    follower.look()
+    before = len(follower.table)
+    path.write_bytes(content)
+    assert not follower.look().anew
+    assert len(follower.table) == before + 1 == 50
+
+
+def test_a_clock_that_was_not_set_at_first_is_read_alike_in_one_go_and_in_two(tmp_path):
+    lines = [json.dumps({"step": step, "a": 1.0, "time": at}).encode() + b"\n" for step, at in ((0, 12.0), (1, 1.764e9), (2, 13.0))]
+    follow_by_cuts(tmp_path, "jsonl", b"".join(lines), "log.jsonl", [len(lines[0]), len(lines[0] + lines[1])])

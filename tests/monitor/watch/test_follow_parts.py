@@ -15,6 +15,7 @@ from ingest.errors import RatiometerError
 from ingest.readers import _listing
 from ingest.schema import METRIC_FRAME
 from monitor.metrics import stored
+from monitor.metrics.bounds import ClipBounds
 from monitor.record import Recorder, compact, set_aside
 from tests.monitor.watch.followed import Consumer, assert_same, loaded
 from tests.monitor.watch.runs import append, ess_rows, record
@@ -161,17 +162,50 @@ def test_a_recorder_that_goes_back(tmp_path, back_to, looks_between):
     assert [update.restarted_from for update in consumer.updates if update.restarted_from is not None] == [back_to]
 
 
+def test_steps_that_go_while_an_earlier_one_is_written_anew_in_place(tmp_path):
+    """The same file, with the same inode, in a folder of which only the time says that something happened."""
+    recorder = Recorder(tmp_path / "run")
+    for step in range(120):
+        record(recorder, step)
+    consumer = Consumer(tmp_path / "run")
+    consumer.poll()
+    folder = tmp_path / "run" / "tokens" / "step=000040"
+    for step in range(41, 120):
+        shutil.rmtree(folder.with_name(f"step={step:06d}"))
+    other = record(Recorder(tmp_path / "other"), 40, 0.5).read_bytes()
+    (folder / "rank=000.sums.parquet").unlink()
+    with (folder / "rank=000.parquet").open("r+b") as file:
+        file.write(other)
+        file.truncate()
+    consumer.poll()
+    assert_same(consumer.frames, loaded(tmp_path / "run"))
+    assert consumer.updates[-1].restarted_from == 40
+
+
+def test_the_bounds_that_the_first_part_brings_hold_for_all(tmp_path):
+    (tmp_path / "run").mkdir()
+    append(tmp_path / "run" / "steps.jsonl", *ess_rows(0, 0.5))
+    consumer = Consumer(tmp_path / "run")
+    consumer.poll()
+    recorder = Recorder(tmp_path / "run", bounds=ClipBounds(eps_low=0.1, eps_high=0.3))
+    for step in range(2):
+        record(recorder, step, 0.5)
+        consumer.poll()
+        assert_same(consumer.frames, loaded(tmp_path / "run"))
+
+
 def test_old_parts_that_are_deleted_are_no_restart(tmp_path):
     recorder = Recorder(tmp_path / "run")
     for step in range(10):
         record(recorder, step)
     consumer = Consumer(tmp_path / "run")
     consumer.poll()
-    for step in range(4):
-        shutil.rmtree(tmp_path / "run" / "tokens" / f"step={step:06d}")
-    record(recorder, 10)
-    consumer.poll()
-    assert_same(consumer.frames, loaded(tmp_path / "run"))
+    for left, new in ((4, 10), (11, 11)):
+        for step in range(left):
+            shutil.rmtree(tmp_path / "run" / "tokens" / f"step={step:06d}", ignore_errors=True)
+        record(recorder, new)
+        consumer.poll()
+        assert_same(consumer.frames, loaded(tmp_path / "run"))
     assert all(update.restarted_from is None for update in consumer.updates)
 
 

@@ -150,6 +150,7 @@ def test_a_step_log_whose_first_line_is_half_written_is_no_history_yet(tmp_path)
         consumer.poll()
     consumer.poll()
     assert_same(consumer.frames, loaded(path))
+    assert consumer.updates[-1].run.container == "wandb_history"
 
 
 class ServerRun:

@@ -134,6 +134,30 @@ def test_a_restarted_trainer_fires_again_at_a_step_that_has_been(store, log):
     assert watching.told(watching.look()) == [("ess", "firing", 5)]
 
 
+def test_a_restart_that_comes_to_the_same_values_fires_again(store, log):
+    values = (0.9, 0.9, 0.9, 0.3, 0.9, 0.9, 0.9, 0.9)
+    grown(log, *ess_rows(0, *values))
+    watching = Watching(store, log.parent)
+    watching.look()
+    grown(log, *ess_rows(2, 0.9))
+    watching.look()
+    grown(log, *ess_rows(3, 0.3))
+    assert watching.told(watching.look()) == [("ess", "firing", 3)]
+    grown(log, *ess_rows(4, 0.9, 0.9))
+    assert watching.told(watching.look()) == [("ess", "resolved", 4)]
+
+
+def test_a_run_that_was_started_anew_while_nobody_watched(store, log):
+    grown(log, *ess_rows(0, 0.9, 0.9, 0.9, 0.3))
+    Watching(store, log.parent).look()
+    log.unlink()
+    grown(log, *ess_rows(0, 0.9, 0.9))
+    watching = Watching(store, log.parent)
+    assert [each[:2] for each in watching.told(watching.look())] == [("ess", "resolved")]
+    grown(log, *ess_rows(2, 0.3))
+    assert watching.told(watching.look()) == [("ess", "firing", 2)]
+
+
 def test_a_recorder_that_resumes_takes_back_what_fired(store, tmp_path):
     recorder = Recorder(tmp_path / "run")
     for step in range(6):
@@ -238,9 +262,10 @@ def test_what_we_stumble_over_ends_no_watch(store, log, tmp_path, monkeypatch):
     poll = loop.Follower.poll
 
     def stumbling(self):
+        found = poll(self)
         if self.where == str(log.parent):
-            raise ZeroDivisionError("of ours")
-        return poll(self)
+            raise ZeroDivisionError("of ours, when it had read on")
+        return found
 
     monkeypatch.setattr(loop.Follower, "poll", stumbling)
     assert watching.told(watching.look()) == [("ess", "firing", 0)]
