@@ -58,7 +58,7 @@ class TokenSteps:
         problems: list[ReadProblem] = []
         came = [step for piece in new for step in self._add(piece, problems)]
         undone = {step for step in left if not self._holders.get(step)} | self._recorded_again(new, gone)
-        restarted = highest is not None and highest in undone and max(came, default=highest) <= highest
+        restarted = highest is not None and highest in undone
         self._highest = max(self._holders, default=None) if left else max((highest, *came) if highest is not None else came, default=None)
         touched = frozenset((*left, *came))
         rows, said = self._rows(sorted(touched & self._holders.keys()), bounds, void)

@@ -169,14 +169,15 @@ def test_steps_that_go_while_an_earlier_one_is_written_anew_in_place(tmp_path):
         record(recorder, step)
     consumer = Consumer(tmp_path / "run")
     consumer.poll()
-    folder = tmp_path / "run" / "tokens" / "step=000040"
-    for step in range(41, 120):
-        shutil.rmtree(folder.with_name(f"step={step:06d}"))
-    other = record(Recorder(tmp_path / "other"), 40, 0.5).read_bytes()
-    (folder / "rank=000.sums.parquet").unlink()
-    with (folder / "rank=000.parquet").open("r+b") as file:
-        file.write(other)
-        file.truncate()
+    tokens, other = tmp_path / "run" / "tokens", Recorder(tmp_path / "other")
+    for step in range(80, 120):
+        shutil.rmtree(tokens / f"step={step:06d}")
+    for step in range(40, 80):
+        folder = tokens / f"step={step:06d}"
+        (folder / "rank=000.sums.parquet").unlink()
+        with (folder / "rank=000.parquet").open("r+b") as file:
+            file.write(record(other, step, 0.5).read_bytes())
+            file.truncate()
     consumer.poll()
     assert_same(consumer.frames, loaded(tmp_path / "run"))
     assert consumer.updates[-1].restarted_from == 40

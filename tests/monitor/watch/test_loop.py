@@ -135,16 +135,15 @@ def test_a_restarted_trainer_fires_again_at_a_step_that_has_been(store, log):
 
 
 def test_a_restart_that_comes_to_the_same_values_fires_again(store, log):
-    values = (0.9, 0.9, 0.9, 0.3, 0.9, 0.9, 0.9, 0.9)
-    grown(log, *ess_rows(0, *values))
+    grown(log, *ess_rows(0, 0.9, 0.9, 0.9, 0.9, 0.3, 0.9, 0.9, 0.9))
     watching = Watching(store, log.parent)
     watching.look()
     grown(log, *ess_rows(2, 0.9))
     watching.look()
-    grown(log, *ess_rows(3, 0.3))
-    assert watching.told(watching.look()) == [("ess", "firing", 3)]
-    grown(log, *ess_rows(4, 0.9, 0.9))
-    assert watching.told(watching.look()) == [("ess", "resolved", 4)]
+    grown(log, *ess_rows(3, 0.9, 0.3))
+    assert watching.told(watching.look()) == [("ess", "firing", 4)]
+    grown(log, *ess_rows(5, 0.9, 0.9))
+    assert watching.told(watching.look()) == [("ess", "resolved", 5)]
 
 
 def test_a_run_that_was_started_anew_while_nobody_watched(store, log):
