@@ -31,6 +31,8 @@ benchmarks: $(VENV)/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.watch
 	$(BIN)/python -m tests.benchmarks.recorder
 	$(BIN)/python -m tests.benchmarks.diagnosis
+	$(BIN)/python -m tests.benchmarks.what_if
+	$(BIN)/python -m tests.benchmarks.corrections
 
 # Nothing is ever deleted here: venv repairs what an interrupted call left behind. The stamp says that it is whole.
 SUPPORTED := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'

@@ -1,4 +1,4 @@
-"""The command line: python -m monitor identify | ingest | summarize | check | compare | diagnose | watch.
+"""The command line: python -m monitor identify | ingest | summarize | check | compare | diagnose | what-if | watch.
 
 Exit codes: 0 nothing found, 1 something found, 2 the input cannot be read or cannot tell. With `--json` standard output holds one
 document and nothing else, an error included; of `watch`, which goes on, a document a line. The schemas are in docs/schema/.

@@ -3,12 +3,14 @@
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ingest import schema
 from ingest.discover import discover
+from monitor import corrections
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [*sorted(path for top in ("ingest", "monitor", "sample_runs") for path in (ROOT / top).rglob("*.py")), ROOT / "app.py"]
@@ -78,6 +80,25 @@ def test_no_machine_path_and_no_registry_host_is_in_the_project():
         if path.suffix in {".py", ".md", ".toml", ".json", ".jsonl", ".yaml", ".txt", ".csv"} or path.name in {"Makefile", "run"}:
             found = banned.search(path.read_text(errors="replace"))
             assert found is None, f"{_name(path)}: {found and found.group()}"
+
+
+REPLAY = "import sys, monitor.corrections, monitor.corrections.replay; sys.exit('torch' in sys.modules)"
+MEMBERS = """import sys; from monitor.corrections import *
+sys.exit('torch' not in sys.modules or not {'streamlit', 'plotly', 'numba', 'pandas'}.isdisjoint(sys.modules))"""
+DASHBOARD = "import sys, app; sys.exit('torch' in sys.modules)"
+
+
+@pytest.mark.parametrize("code", [REPLAY, MEMBERS, DASHBOARD], ids=["replay", "members", "dashboard"])
+def test_torch_is_imported_by_the_corrections_and_nothing_else_with_them(code):
+    """What is imported inside a function, or given by the package's `__getattr__`, import-linter does not see."""
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_corrections_give_every_name_that_they_say():
+    for name in corrections.__all__:
+        assert getattr(corrections, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        corrections.nothing  # noqa: B018 - the access is what is tested
 
 
 def test_the_readme_has_a_line_for_every_source_file():

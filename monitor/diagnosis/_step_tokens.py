@@ -103,14 +103,19 @@ def steps(run: Run) -> Iterator[StepTokens]:
     """Every step of the run's token log, each once; steps come in the order in which the log has finished with them."""
     if run.tokens is None:
         return
-    for step, table in _tables(run.tokens):
+    for step, table in tables(run.tokens, READ):
         found = _of(step, table)
         if found is not None:
             yield found
 
 
-def _tables(log: TokenLog) -> Iterator[tuple[int, pa.Table]]:
-    """Rows of each step, put together from all row groups that have some; a step is let go when no later row group can hold it."""
+def tables(log: TokenLog, columns: frozenset[str]) -> Iterator[tuple[int, pa.Table]]:
+    """Rows of each step, put together from all row groups that have some; a step is let go when no later row group can hold it.
+
+    Args:
+        log: the run's tokens.
+        columns: canonical columns to read; `step` has to be among them.
+    """
     groups = [(piece, index, span) for piece in log.pieces for index, span in enumerate(_spans(piece))]
     last = {}
     for place, (_, _, span) in enumerate(groups):
@@ -119,7 +124,7 @@ def _tables(log: TokenLog) -> Iterator[tuple[int, pa.Table]]:
     whole = any(span is None for _, _, span in groups)
     waiting: dict[int, list[pa.Table]] = {}
     for place, (piece, index, _) in enumerate(groups):
-        table, _ = read_row_group(piece, index, READ)
+        table, _ = read_row_group(piece, index, columns)
         for step in pc.unique(table.column("step")).to_pylist():
             waiting.setdefault(step, []).append(table.filter(pc.equal(table.column("step"), step)))
         done = [] if whole else [step for step in waiting if last[step] <= place]

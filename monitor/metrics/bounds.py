@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from ingest.run import Config
+if TYPE_CHECKING:  # so that the corrections of a training loop need no pyarrow
+    from ingest.run import Config
 
 
 @dataclass(frozen=True, kw_only=True)

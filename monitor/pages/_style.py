@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from monitor.pages._alerts_style import ALERTS_RULES
 from monitor.pages._findings_style import FINDINGS_RULES
-from monitor.pages._tables import DIVERGENCE_COLUMNS, EPISODE_COLUMNS, HISTORY_COLUMNS, MEANING_COLUMNS, PROBLEM_COLUMNS, UNCHECKED_COLUMNS
+from monitor.pages._tables import (
+    DIVERGENCE_COLUMNS,
+    EPISODE_COLUMNS,
+    HISTORY_COLUMNS,
+    INTERVAL_COLUMNS,
+    MEANING_COLUMNS,
+    PROBLEM_COLUMNS,
+    UNCHECKED_COLUMNS,
+    WHAT_IF_COLUMNS,
+)
 
 LOGO = """
 <svg xmlns="http://www.w3.org/2000/svg" width="150" height="28" viewBox="0 0 150 28" role="img" aria-label="Ratiometer">
@@ -35,7 +44,7 @@ TABLES td:first-child, .st-key-problems td:is(:nth-child(3), :nth-child(4)) { ov
 .st-key-problems td:is(:first-child, :nth-child(3)) { min-width: 4.5rem; }
 .st-key-problems td:nth-child(4) { min-width: 8rem; }
 @media (max-width: 1000px) {
-  [data-testid="stTopNavLink"] > span:first-child:not([label]) { display: none; } /* six names fit, six pictures beside them do not */
+  [data-testid="stTopNavLink"] > span:first-child:not([label]) { display: none; } /* seven names fit, seven pictures beside them do not */
   TABLES table { font-size: 0.78rem; }
   TABLES :is(td, th) { padding: 0.2rem; }
   .st-key-crossings table { font-size: 0.72rem; }
@@ -46,6 +55,7 @@ TABLES td:first-child, .st-key-problems td:is(:nth-child(3), :nth-child(4)) { ov
   CARDS td { border: 0; padding: 0.05rem 0.25rem; }
   CARDS td:not(:first-child) * { display: inline; }
   CARDS td:first-child { font-weight: 600; }
+  .st-key-corrections td:not(:first-child) { display: inline-block; margin-right: 0.7rem; }
 NAMES
 }
 </style>
@@ -59,6 +69,8 @@ _COLUMNS = {
     "divergences": DIVERGENCE_COLUMNS,
     "episodes": EPISODE_COLUMNS,
     "history": HISTORY_COLUMNS,
+    "corrections": WHAT_IF_COLUMNS,
+    "intervals": INTERVAL_COLUMNS,
 }
 _CARDS = f":is({', '.join(f'.st-key-{key}' for key in _COLUMNS)})"
 _NAMES = "\n".join(

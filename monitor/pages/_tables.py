@@ -23,6 +23,11 @@ PROBLEM_COLUMNS = ("run", "kind", "where", "what", "rows")
 DIVERGENCE_COLUMNS = ("run", "metric", "from step", "certain at", "until", "at most")
 EPISODE_COLUMNS = ("rule", "from step", "fires at", "over at", "worst value", "at step", "metric read")
 HISTORY_COLUMNS = ("when", "run", "rule", "what", "step", "value", "told")
+WHAT_IF_COLUMNS = (
+    *("correction", "weights", "lowest ESS", "under 1/2", "tokens cut", "sequences cut", "heaviest sequence", "E[w²]", "variance of A w"),
+    *("mass kept", "bias bound"),
+)
+INTERVAL_COLUMNS = ("level", "would resynchronise", "ESS at versions behind", "reaches 1/2 at", "how it falls")
 UNCHECKED_COLUMNS = ("question", "layer", "why", "to record")
 
 

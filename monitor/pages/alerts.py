@@ -222,4 +222,4 @@ def _who() -> None:
     destinations(rules.policy, standing(now).sinks, now)
 
 
-PAGE = Page(title="Alerts", icon=":material/notifications:", url_path="alerts", show=show, place=4)
+PAGE = Page(title="Alerts", icon=":material/notifications:", url_path="alerts", show=show, place=5)

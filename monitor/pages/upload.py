@@ -181,4 +181,4 @@ def _size(count: int) -> str:
     return f"{count / 2**10:,.0f} kB" if count < 2**20 else f"{count / 2**20:,.1f} MB"
 
 
-PAGE = Page(title="Upload", icon=":material/upload_file:", url_path="upload", show=show, place=5)
+PAGE = Page(title="Upload", icon=":material/upload_file:", url_path="upload", show=show, place=6)

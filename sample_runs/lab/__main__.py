@@ -1,6 +1,6 @@
 """The laboratory's command line: `python -m sample_runs.lab make` regenerates every sample run from its seed, `faults` commits faults.
 
-`live` trains a run that collapses while it is watched.
+`live` trains a run that collapses while it is watched, `study` tries the corrections against each other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
     from sample_runs.lab.fault_runs import make_faults
     from sample_runs.lab.live import live, started
     from sample_runs.lab.make import make, names
+    from sample_runs.lab.study import study
 
     parser = argparse.ArgumentParser(prog="python -m sample_runs.lab", description="Make the sample runs.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -38,11 +39,16 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("--after", type=int, default=10, help="steps it goes on after a resync (default: 10)")
     command.add_argument("--step-seconds", type=float, default=0.2, help="seconds that a step takes at least (default: 0.2)")
     command.add_argument("--signal", default="", help="where resyncs are asked for: a folder or an address (default: the run's folder)")
+    command = commands.add_parser("study", help="try the corrections and write the study; takes an hour")
+    command.add_argument("--out", type=Path, default=Path("docs"), help="folder of dlc-study.json and dlc-study.md (default: docs)")
+    command.add_argument("--runs", type=Path, default=Path(".ratiometer/study"), help="finished runs, which are not made again")
     given = parser.parse_args(arguments)
     if given.command == "make":
         make(given.out, given.only)
     elif given.command == "confusion":
         confuse(given.out, given.only, given.runs)
+    elif given.command == "study":
+        study(given.out, given.runs)
     elif given.command == "live":
         live(started(given.steps, given.step_seconds), given.out, after=given.after, signal=given.signal)
     else:

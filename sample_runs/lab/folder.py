@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ from sample_runs.lab.model import Weights
 from sample_runs.lab.pipeline import train
 from sample_runs.lab.settings import POOL_SEED, WARM_START_SEED, RunSettings
 from sample_runs.lab.step_log import Line, StepLog
+from sample_runs.lab.task import PROMPT
+from sample_runs.lab.trainer import TrainedBatch
 
 PROGRESS_EVERY = 20  # steps
 NOTES = (
@@ -33,6 +35,21 @@ def make_run(settings: RunSettings, weights: Weights, out: Path, progress: Calla
         out: parent of the run's folder.
         progress: told a line now and then.
     """
+    return write_run(settings, train(settings, weights), out, progress)
+
+
+def write_run(
+    settings: RunSettings, batches: Iterable[TrainedBatch], out: Path, progress: Callable[[str], None] = print, prompt: int = PROMPT
+) -> Path:
+    """Write a run's folder anew from its batches, whoever trains them.
+
+    Args:
+        settings: the run.
+        batches: one for each optimizer step.
+        out: parent of the run's folder.
+        progress: told a line now and then.
+        prompt: tokens of a prompt.
+    """
     from monitor.record import Recorder, compact
 
     folder = out / settings.name
@@ -45,7 +62,7 @@ def make_run(settings: RunSettings, weights: Weights, out: Path, progress: Calla
         recorder.record(step=step, **columns)
         kv_ages[step] = kv_age
 
-    lines, figures = train_and_log(settings, weights, keep, progress)
+    lines, figures = log_batches(batches, StepLog(settings, prompt), keep, progress)
     compact(folder)
     (folder / "tokens.sums.parquet").unlink(missing_ok=True)  # valid for one modification time only, which a checkout does not keep
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -60,8 +77,15 @@ def train_and_log(
     progress: Callable[[str], None],
 ) -> tuple[list[Line], dict[int, Figures]]:
     """Train one run; give its step log and its figures by step, and hand each batch's columns and prompt cache age to `keep`."""
-    log, lines, figures = StepLog(settings), [], {}
-    for batch in train(settings, weights):
+    return log_batches(train(settings, weights), StepLog(settings), keep, progress)
+
+
+def log_batches(
+    batches: Iterable[TrainedBatch], log: StepLog, keep: Callable[[int, Columns, float], None], progress: Callable[[str], None]
+) -> tuple[list[Line], dict[int, Figures]]:
+    """Go through a run's batches; see `train_and_log`."""
+    settings, lines, figures = log.settings, [], {}
+    for batch in batches:
         keep(batch.step, batch.columns, float(batch.step - 1 - batch.prompt_versions.mean()))
         lines.append(log.line(batch))
         figures[batch.step] = step_figures(batch.columns)
@@ -83,7 +107,7 @@ def run_toml(settings: RunSettings) -> str:
     top |= {
         "made_by": settings.made_by or f"python -m sample_runs.lab make --only {settings.name}",
         "notes": NOTES,
-        "prompt_pool_seed": POOL_SEED,
+        **({"prompt_pool_seed": POOL_SEED} if settings.prompts else {}),
         "warm_start_seed": WARM_START_SEED,
     }
     top |= {"model": settings.model} if settings.model != "dense" else {}

@@ -1,21 +1,23 @@
-"""Makes the sample runs: one warm start, then the runs side by side in two processes of one thread each."""
+"""Makes the sample runs: a warm start for each task, then the runs side by side in two processes of one thread each."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from sample_runs.lab import study_policy
 from sample_runs.lab.chart_csv import write_charts
 from sample_runs.lab.folder import make_run, train_and_log
 from sample_runs.lab.runs import CHART_RUNS, RUNS
 from sample_runs.lab.settings import WARM_START_SEED, RunSettings
 from sample_runs.lab.step_log import Line
+from sample_runs.lab.study_samples import SAMPLES, Sample, make_sample
 from sample_runs.lab.warm_start import warm_start
 
 PROCESSES = 2
@@ -33,10 +35,14 @@ def make(out: Path, only: Sequence[str] = ()) -> None:
     """
     started = time.perf_counter()
     torch.set_num_threads(1)
-    weights = {name: value.numpy() for name, value in warm_start(WARM_START_SEED, progress=say).items()}
+    samples = [sample for sample in SAMPLES if not only or sample.settings.name in only]
+    shorter = [run for run in RUNS if not only or run.name in only]
+    weights = _started(warm_start) if shorter or CHARTS_FOLDER in only else {}
+    longer_weights = _started(study_policy.warm_start) if samples else {}
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
-        folders = [pool.submit(_make_one, run, weights, out) for run in RUNS if not only or run.name in only]
+        folders = [pool.submit(_make_one, run, weights, out) for run in shorter]
+        folders += [pool.submit(_make_sample, sample, longer_weights, out) for sample in samples]
         charts = {run.name: pool.submit(_log_one, run, weights) for run in CHART_RUNS if not only or CHARTS_FOLDER in only}
         _wait([*folders, *charts.values()])
     if charts:
@@ -46,7 +52,7 @@ def make(out: Path, only: Sequence[str] = ()) -> None:
 
 def names() -> list[str]:
     """What may be made alone."""
-    return [*(run.name for run in RUNS), CHARTS_FOLDER]
+    return [*(run.name for run in RUNS), *(sample.settings.name for sample in SAMPLES), CHARTS_FOLDER]
 
 
 def say(line: str) -> None:
@@ -58,9 +64,17 @@ def _make_one(run: RunSettings, weights: Arrays, out: Path) -> Path:
     return make_run(run, _tensors(weights), out, say)
 
 
+def _make_sample(sample: Sample, weights: Arrays, out: Path) -> Path:
+    return make_sample(sample, _tensors(weights), out, say)
+
+
 def _log_one(run: RunSettings, weights: Arrays) -> list[Line]:
     lines, _ = train_and_log(run, _tensors(weights), lambda _step, _columns, _kv_age: None, say)
     return lines
+
+
+def _started(warm: Callable[..., dict[str, torch.Tensor]]) -> Arrays:
+    return {name: value.numpy() for name, value in warm(WARM_START_SEED, progress=say).items()}
 
 
 def _tensors(weights: Arrays) -> dict[str, torch.Tensor]:

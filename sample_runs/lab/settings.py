@@ -131,7 +131,7 @@ class RunSettings:
     fault: tuple[str, ...] = ()
     what_is_wrong: str = "nothing"
     steps: int = 70
-    prompts: int = 64
+    prompts: int = 64  # of the pool; 0: new ones at every step
     engine: EngineSettings = field(default_factory=EngineSettings)
     sampling: Sampling = field(default_factory=Sampling)
     objective: Objective = field(default_factory=Objective)

@@ -26,8 +26,8 @@ Line = dict[str, float | int]
 class StepLog:
     """Turns trained batches into lines; remembers the running totals."""
 
-    def __init__(self, settings: RunSettings) -> None:
-        self.settings, self.tokens = settings, 0
+    def __init__(self, settings: RunSettings, prompt: int = PROMPT) -> None:
+        self.settings, self.prompt, self.tokens = settings, prompt, 0
 
     def line(self, batch: TrainedBatch) -> Line:
         """The line of one step."""
@@ -37,7 +37,7 @@ class StepLog:
     def _stats_keys(self, batch: TrainedBatch) -> Line:
         trainer = self.settings.trainer
         samples = trainer.samples_per_step
-        self.tokens += len(batch.trainer_entropy) + samples * PROMPT
+        self.tokens += len(batch.trainer_entropy) + samples * self.prompt
         # A micro-batch is one group; its version is the oldest of its responses' versions at their start.
         micro_batches = batch.started_versions.reshape(trainer.groups_per_step, -1).min(axis=1) * samples
         return {

@@ -30,7 +30,7 @@ QUIET = [
     "--disable-sync",
 ]
 START_S, WAIT_MS = 40, 30_000
-PROBE = re.compile(r"/(upload|compare|runs|findings|migration|alerts)/_stcore/")
+PROBE = re.compile(r"/(upload|compare|runs|findings|migration|what_if|alerts)/_stcore/")
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sample_runs.lab import trainer
+from sample_runs.lab import study_policy, trainer
 from sample_runs.lab.model import initial_weights
 from sample_runs.lab.settings import EngineSettings, RunSettings, TrainerSettings
 
@@ -39,3 +39,15 @@ def tiny(monkeypatch):
         return replace(run, engine=EngineSettings(**({"max_num_seqs": 8} | engine)))
 
     return settings
+
+
+@pytest.fixture(scope="session")
+def begun():
+    """Where a study of seconds begins: untrained, with twice the usual spread, so that distributions are not flat."""
+    return {name: value * 2 if name == "head" else value for name, value in study_policy.untrained(0).items()}
+
+
+@pytest.fixture
+def easy(monkeypatch):
+    """The study's task is out of an untrained policy's reach: here an even first token earns."""
+    monkeypatch.setattr(study_policy, "rewards", lambda texts, _mask: 1.0 - texts[:, study_policy.PROMPT] % 2)
