@@ -109,9 +109,8 @@ def test_lags_above_32_share_bins_that_hold_them():
 
 
 def test_where_the_bootstrap_does_not_know_whether_the_ess_falls_no_lag_is_named():
-    rng = np.random.default_rng(0)
-    lags = np.array([1, 2, 3, 4])
-    steps = [StepLags(lags=lags, loss=rng.exponential(0.1, 4), count=np.full(4, 50)) for _ in range(12)]
+    rng, lags = np.random.default_rng(3), np.array([4, 5, 6, 7])
+    steps = [StepLags(lags=lags, loss=rng.exponential(0.2, 4), count=np.full(4, 50)) for _ in range(9)]
     told = fit(Level.SEQUENCE, steps)
     assert told.largest_lag is None
     assert "lost in the noise" in told.cannot_tell
