@@ -25,6 +25,8 @@ RUNS: tuple[StudyRun, ...] = (
     *rows(SEEDS, MAIN, Sync.ALWAYS, "none", "centring"),
     *rows(SEEDS, COARSER, Sync.ALWAYS, "none", "centring"),
     *rows(SEEDS, FINE, Sync.STRICT, "dlc_sequence"),
+    *rows(SEEDS, MAIN, Sync.STRICT, "ppo_clip", "gspo", "cispo", "mis", "icepop"),
+    *rows(SEEDS, COARSER, Sync.STRICT, "plain_offset", "without_rare"),
 )
 # Gradients are compared along these.
 FIDELITY_RUNS = (*rows(SEEDS, MAIN, Sync.NEVER, "none"), *rows(SEEDS, COARSER, Sync.STRICT, "dlc_sequence"))

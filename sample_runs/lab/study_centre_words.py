@@ -36,10 +36,11 @@ def _anatomy(document: Document, rows: list[str]) -> str:
     return (
         f"**Rare tokens.** Of the centre's absolute sum, (mu - pi_gen) rho, a share of {share} lies on tokens with pi_gen < 1e-3 (all "
         f"coarse runs, up to step {end}), though the largest mu / pi_gen of a batch is {largest}. The ratio has a heavy tail, the "
-        "centre has not: (mu - pi_gen) rho is about pi_theta (mu / pi_gen - 1), which is small wherever pi_theta is.\n\n**A pull that "
-        "centring takes away.** Without the centre, a response with advantage A moves the trainer along A (mu - pi_gen), towards the "
-        "engine where A > 0. *Pull* is sum A W |mu - pi_gen|^2 / sum |mu - pi_gen|^2 of a batch: above 0 that term closes the "
-        f"discrepancy, below 0 it opens it. Over all coarse runs: {listed}. At the end it is {sign}."
+        "centre has not: (mu - pi_gen) rho is about pi_theta (mu / pi_gen - 1), which is small wherever pi_theta is, and large where "
+        "lag has raised a token that pi_gen held improbable.\n\n**A pull that centring takes away.** Without the centre, a response "
+        "with advantage A moves the trainer along A (mu - pi_gen), towards the engine where A > 0. *Pull* is sum A W |mu - pi_gen|^2 "
+        "/ sum |mu - pi_gen|^2 of a batch: above 0 that term closes the discrepancy, below 0 it opens it. Over all coarse runs: "
+        f"{listed}. At the end it is {sign}."
     )
 
 
@@ -55,11 +56,17 @@ def _gradients(document: Document) -> str:
         ]
         table.append((name, *("; ".join(part) for part in parts)))
     better = [step for step in at_steps if _mid(document, row, step, "dlc_sequence") > _mid(document, row, step, "sequence_lag")]
+    every = [(seed, one) for seed, run in document["fidelity"][row].items() for one in run]
+    seed, worst = max(every, key=lambda pair: pair[1]["sequence_lag"]["cosine"] - pair[1]["dlc_sequence"]["cosine"])
+    with_it, without, plain, common = (worst[name]["cosine"] for name in ("dlc_sequence", "sequence_lag", "plain_offset", "without_rare"))
+    blame = "rho" if plain - with_it > (without - with_it) / 2 > common - with_it else "neither of the two alone"
     return (
         f"**The gradient itself.** DLC's centre raises the median cosine to the on-policy gradient at {len(better)} of {len(at_steps)} "
         "steps that were compared, against the same weights without it (`sequence_lag`). Two changes to the centre were tried for "
-        "this question only: without rho "
-        "(`plain_offset`), and without the tokens that the trainer calls rare (`without_rare`).\n\n" + markdown(table)
+        "this question only: without rho (`plain_offset`), and without the tokens that the trainer calls rare (`without_rare`). Where "
+        f"the centre does most harm (seed {seed}, step {worst['step']}) the cosine is {number(without)} without it and "
+        f"{number(with_it)} with it, {number(plain)} without rho, "
+        f"{number(common)} without rare tokens: what does harm there is {blame}.\n\n" + markdown(table)
     )
 
 

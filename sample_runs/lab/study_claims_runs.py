@@ -77,9 +77,7 @@ def unseen_collapse(document: Document) -> Claim:
     saved = [row for row, head in document["rows"].items() if head["sync"] == "strict" and head["engine"] == MAIN]
     still = sum(collapses(document, row) for row in saved)
     unprevented = [row for row in token_wise if fallen[row]]
-    hidden = Band.of(run["stale"] / run["on_policy"] for run in runs) if runs else None
-    own = Band.of(run["stale"] / run["own"] for run in runs) if runs else None
-    invisible = hidden is not None and own is not None and min(hidden.mid, own.mid) < SHOWS
+    invisible, sight = _sight(runs)
     parts = (bool(unprevented), invisible, not still)
     table = [("frozen generator", "collapsed seeds", f"reward at step {end}", "KL(on || x): on-policy, own, generator's prefixes")]
     table += [
@@ -91,13 +89,6 @@ def unseen_collapse(document: Document) -> Claim:
         )
         for row in frozen
     ]
-    sight = (
-        f"In the {len(runs)} collapsed runs the KL on generator prefixes is {hidden} times that on on-policy prefixes, and {own} times "
-        "that on the run's own prefixes, all in the same direction KL(on || x). "
-        + ("It is too small there to show the collapse." if invisible else "It shows the collapse just as well.")
-        if runs
-        else "No run collapsed."
-    )
     return Claim(
         number=6,
         claim="Some collapses token-wise corrections do not prevent, KL on generator prefixes does not show, resync prevents.",
@@ -116,6 +107,19 @@ def unseen_collapse(document: Document) -> Claim:
             f"With the strict trigger {still} of {sum(len(seeds(document, row)) for row in saved)} runs collapse, whatever the correction.",
         ),
         table=tuple(table),
+    )
+
+
+def _sight(runs: Sequence[Document]) -> tuple[bool, str]:
+    """Whether generator prefixes hide the collapse of some runs (their last checkpoints), and the sentence on it."""
+    if not runs:
+        return False, "No run collapsed."
+    hidden, own = (Band.of(run["stale"] / run[other] for run in runs) for other in ("on_policy", "own"))
+    invisible = min(hidden.mid, own.mid) < SHOWS
+    return invisible, (
+        f"In the {len(runs)} collapsed runs the KL on generator prefixes is {hidden} times that on on-policy prefixes, and {own} times "
+        "that on the run's own prefixes, all in the same direction KL(on || x). "
+        + ("It is too small there to show the collapse." if invisible else "It shows the collapse just as well.")
     )
 
 

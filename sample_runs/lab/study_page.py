@@ -175,7 +175,8 @@ def _cosines(document: Document, row: str, name: str) -> dict[float, Band]:
 
 def _settings(document: Document) -> str:
     settings, made, cost = document["settings"], document["made_with"], document["cost"]
-    scale, chosen = settings["scale"], settings["seeds"]
+    scale = settings["scale"]
+    chosen = {name: list(values) for name, values in settings["seeds"].items()}  # JSON has no tuples
     return "\n".join(
         (
             "## Settings, seeds, cost",

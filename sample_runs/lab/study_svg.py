@@ -9,7 +9,7 @@ from html import escape
 
 from sample_runs.lab.study_bands import Band, number
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 330, 230, 48, 28, 34, 14
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 330, 230, 48, 46, 34, 34
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes tell the lines apart in print.
 INKS = (("#0072B2", ""), ("#D55E00", "6 3"), ("#009E73", "2 2"), ("#CC79A7", "8 3 2 3"), ("#E69F00", "4 2"), ("#56B4E9", "1 3"))
 GREY = "#777777"
@@ -84,8 +84,10 @@ def _height(value: float, extent: tuple[float, float], logarithmic: bool) -> flo
 def _ticks(extent: tuple[float, float], logarithmic: bool) -> list[float]:  # noqa: FBT001 - of the panel
     low, high = extent
     if logarithmic:
-        return [10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    step = 10 ** math.floor(math.log10(high - low))
+        powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+        return [tick for power in powers for tick in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= tick <= high]
+    step = 10.0 ** math.floor(math.log10(high - low))
+    step /= 5 if high - low < 2 * step else 1  # at least a few
     return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from sample_runs.lab import study_gradients
 from sample_runs.lab.study_gradients import COMPARED, fidelity
 from sample_runs.lab.study_settings import Sync
 from tests.sample_runs.lab.tiny_study import study_of
@@ -32,3 +33,13 @@ def test_comparing_takes_no_step(begun):
     fidelity(study, seed=1, parts=1)
     assert all(before[name].equal(value) for name, value in study.weights.items())
     assert study.step == 0
+
+
+def test_corrections_see_the_generators_texts_and_the_truth_is_of_the_present_weights(begun, monkeypatch):
+    study, asked = study_of(begun, learning_rate=0.02), []
+    study.take_step()
+    decode = study_gradients.decode
+    monkeypatch.setattr(study_gradients, "decode", lambda held, engine, *rest: asked.append((held, engine)) or decode(held, engine, *rest))
+    fidelity(study, seed=1, parts=2)
+    assert [(held is study.held, engine) for held, engine in asked] == [(False, "float32")] * 4 + [(True, "fp8_e4m3")] * 2
+    assert all(held["head"].equal(study.weights["head"]) for held, _ in asked[:4])

@@ -16,7 +16,7 @@ def graded(*responses):
 
 def test_a_response_earns_1_where_it_ends_in_the_right_answer_and_the_end_of_text():
     right, chatter = [HASH, 6, EOS], [FILLERS[0]] * 9
-    assert graded(right, [*chatter, *right], [HASH, 5, EOS], [6, EOS], [*right, FILLERS[0]], [HASH, 6]) == [1, 1, 0, 0, 0, 0]
+    assert graded(right, [*chatter, *right], [HASH, 5, EOS], [6, EOS], [*right, FILLERS[0]], [HASH, 6, 6]) == [1, 1, 0, 0, 0, 0]
 
 
 def test_a_text_without_slips_adds_up_and_earns_its_reward():
