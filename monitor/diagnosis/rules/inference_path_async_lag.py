@@ -15,6 +15,7 @@ from monitor.diagnosis.remedies import Remedy, fix
 from monitor.diagnosis.rule import Rule, Threshold
 from monitor.metrics.series import Series
 
+BY_ESS = "when_ess_is_low"  # of engine.weight_sync: the trainer resynchronises when ESS(lag) falls under 1/2
 THRESHOLDS = {
     "mean": Threshold(
         value=4.0, unit="optimizer steps", source="TRL's AsyncGRPO and SkyRL drop samples older than 4 by default; here the average is"
@@ -75,7 +76,8 @@ def check(case: Case) -> Outcome:
     age itself is not what was meant.
 
     The limit is the one that is set for the run; where none is, twice the reference's lag and one more; where there is no reference,
-    four versions on average or eight at most, at which frameworks drop samples by default. An ESS(lag) at token level under one half
+    four versions on average or eight at most, at which frameworks drop samples by default. A run that resynchronises by its ESS has no
+    limit on the age while that ESS is 1/2 or more. An ESS(lag) at token level under one half
     counts at any lag above one and a half versions.
     """
     own, versions = _lag(case)
@@ -86,10 +88,20 @@ def check(case: Case) -> Outcome:
     if rest:
         return Passed(says=f"the samples are {age:.1f} versions old, which does no harm while the weights do not move ({rest})")
     seen = Seen(own=own, versions=versions, age=age, limit=_limit(case, own), ess=_ess(case))
+    if seen.over and _kept_by_the_ess(case):
+        return Passed(
+            says=f"the samples are {age:.1f} versions old: the run resynchronises by the ESS, and that is 1/2 or more at every step"
+        )
     if seen.over or seen.lost:
         return _found(case, seen)
     says = f"the samples are {age:.1f} versions old ({_which(own)}), not above {seen.limit.what} of {seen.limit.value:.3g}"
     return Passed(says=says, evidence=_evidence(seen))
+
+
+def _kept_by_the_ess(case: Case) -> bool:
+    """Whether the run lets samples grow old until ESS(lag) falls under 1/2, and it never does."""
+    setting, ess = case.setting("engine.weight_sync"), case.series("ess.lag.sequence").values
+    return setting is not None and setting.value == BY_ESS and len(ess) > 0 and bool((ess >= THRESHOLDS["ess"].value).all())
 
 
 def _lag(case: Case) -> tuple[Series, Series]:

@@ -15,7 +15,7 @@ import referencing
 from monitor.__main__ import main
 from tests.monitor.commands.test_command_line import SCHEMAS
 
-RUNS = sorted(path.parent for path in (Path(__file__).parents[3] / "sample_runs").glob("*/run.toml"))
+RUNS = sorted(path.parent for path in (Path(__file__).parents[3] / "sample_runs").glob("v*/run.toml"))
 SAYS = {  # fault of run.toml -> the rule that names it, and its layer
     "logprobs_mode": ("semantics_raw_logprobs", "semantics"),
     "enable_prefix_caching": ("inference_path_stale_prefix_cache", "inference_path"),
@@ -68,6 +68,20 @@ def test_its_step_log_alone_says_the_same_or_that_it_cannot_be_told(answer, fold
         assert "cannot be told" in document["verdict"]
         assert "same_weights_logprob" in document["verdict"]
     assert {each["certainty"] for each in document["findings"]} <= {"indicated by the step log"}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("collapse", {"inference_path_async_lag", "numerics_low_precision_body", "lag_policy_lag", "lag_feeds_on_itself"}),
+        ("collapse_saved_by_dlc", {"numerics_low_precision_body"}),  # its engine computes in fp8, as it was meant
+    ],
+)
+def test_the_collapse_is_named_and_the_run_that_resynchronises_by_its_ess_is_not_called_stale(answer, name, found):
+    code, document = answer(RUNS[0].parent / name)
+    assert code == 1
+    assert {each["id"] for each in document["findings"] if each["severity"] != "note"} == found
+    assert document["runs"][0]["layers"]["lag"] == ("at fault" if name == "collapse" else "clear")
 
 
 def test_with_its_reference_the_fixed_run_stays_clear_and_each_fix_names_the_setting(answer):

@@ -9,6 +9,7 @@ import torch
 from sample_runs.lab import study as module
 from sample_runs.lab.__main__ import main
 from sample_runs.lab.study_extras import collected, tasks
+from sample_runs.lab.study_measure import distance, policy
 from sample_runs.lab.study_results import results
 from sample_runs.lab.study_run import checkpoints, evaluated, made
 from sample_runs.lab.study_settings import StudyRun, Sync
@@ -49,6 +50,9 @@ def test_a_reference_is_measured_against_the_others(cache):
     first, second = (json.loads((cache / f"{run.key}.measured.json").read_text())["3"] for run in ON)
     assert first["on_policy"] > 0
     assert first["on_policy"] == pytest.approx(second["reverse"], rel=2e-3)  # KL(second || first) on the second's texts, both times
+    checkpoint, other = (checkpoints(run, cache)[3] for run in ON)
+    alone = distance(policy(checkpoint.weights, TINY.prompts), checkpoint, [policy(other.weights, TINY.prompts)])
+    assert first["on_policy"] == pytest.approx(alone.on_policy, rel=1e-3)
 
 
 def test_all_runs_are_one_at_the_start(cache):

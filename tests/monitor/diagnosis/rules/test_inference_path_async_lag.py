@@ -51,6 +51,14 @@ def test_a_lost_sample_counts_at_any_limit():
     assert "ESS(lag)" in found.what
 
 
+@pytest.mark.parametrize(("drift", "outcome"), [(0.02, Passed), (0.4, Finding)])
+def test_a_run_that_resynchronises_by_its_ess_may_be_as_old_as_that_lets_it_be(drift, outcome):
+    columns, by_ess = trained(behind=8, steps=20, drift=drift), {"engine.weight_sync": "when_ess_is_low"}
+    assert isinstance(_ask(tokens=columns, config=by_ess), outcome)
+    assert isinstance(_ask(tokens=columns, config={"engine.weight_sync": "in_flight"}), Finding)
+    assert isinstance(_ask(scalars={"version_lag.mean": np.full(20, 8.0)}, config=by_ess), Finding)  # no ESS: nothing keeps it
+
+
 def test_a_frozen_generator_is_named():
     columns = trained(behind=100, steps=16, drift=0.02)
     assert set(columns["rollout_version"]) == {0}
