@@ -102,7 +102,7 @@ def test_a_folder_of_runs_has_a_verdict_for_each_and_the_earliest_layer_on_top(a
     code, document = answer(RUNS[0].parent)
     assert code == 1
     assert document["layer"] == "semantics"
-    assert len(document["runs"]) == len(RUNS)
+    assert len(document["runs"]) == len(RUNS) + 2  # and those of the study
     assert {run["run"]: run["layer"] for run in document["runs"]}["v1_bf16_head_only"] == "numerics"
 
 
