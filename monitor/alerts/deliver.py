@@ -60,6 +60,7 @@ class Delivery:
         self._store, self._clock, self._wake, self._turn = store, clock, threading.Event(), threading.RLock()
         self._destinations: dict[str, Destination] = {}
         self._workers: dict[str, Worker] = {}
+        self._put_off: set[str] = set()  # names of destinations that are no more; what waits for them waits on
         self._held: dict[int, Queued] = {}
         self._outcomes: list[Outcome] = []  # since the last step
         self._unrecorded: list[Result] = []  # what the store could not take down yet, for instance on a full disk
@@ -69,7 +70,7 @@ class Delivery:
     @property
     def destinations(self) -> tuple[Destination, ...]:
         """Every destination, in the order in which they were put."""
-        return tuple(self._destinations.values())
+        return tuple(each for each in self._destinations.values() if each.name not in self._put_off)
 
     def put(self, settings: SinkSettings, origin: Origin = Origin.FILE) -> None:
         """Add a destination, or put it in the place of the one of its name, for instance when a new run has a folder for its signal.
@@ -81,9 +82,24 @@ class Delivery:
             return
         made = destination(settings, origin)
         with self._turn:
+            self._put_off.discard(made.name)
             self._destinations[made.name] = made
             if made.name not in self._workers:
                 self._workers[made.name] = Worker(partial(self._tell, made.name), made.sink.timeout_s, self._done, made.name)
+
+    def renew(self, sinks: Iterable[SinkSettings], origin: Origin = Origin.FILE) -> None:
+        """Have these destinations, and no others, from now on. What waits for one that is no more waits until it is back.
+
+        Raises:
+            SettingsError, SecretError: one of them cannot be set up; all stay as they were.
+        """
+        wanted = [settings for settings in sinks if settings.enabled]
+        for settings in wanted:
+            destination(settings, origin)
+        with self._turn:
+            self._put_off |= self._destinations.keys() - {settings.name for settings in wanted}
+        for settings in wanted:
+            self.put(settings, origin)
 
     @property
     def busy(self) -> bool:
@@ -143,7 +159,7 @@ class Delivery:
         self._destinations[name].tell(notification)
 
     def _waiting(self) -> int:
-        return sum(health.waiting for health in self._store.sinks() if health.name in self._workers)
+        return sum(health.waiting for health in self._store.sinks() if health.name in {each.name for each in self.destinations})
 
     def _hand_out(self, to: Destination) -> None:
         worker, now = self._workers[to.name], self._clock()  # after what failed was put off: a time before would find it due

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,19 @@ def _empty(path: Path) -> ReadError:
 
 def _framed(run: Run) -> Framed:
     """One run; progress goes to standard error where somebody is watching it."""
-
-    def progress(done: int, total: int) -> None:
-        sys.stderr.write(f"\r{run.name}: {done} of {total} row groups" + ("\n" if done == total else ""))
-
-    frame, problems = metric_frame_with_problems(run, progress=progress if sys.stderr.isatty() else None)
+    told = partial(progress("row groups"), run.name) if sys.stderr.isatty() else None
+    frame, problems = metric_frame_with_problems(run, progress=told)
     return replace(run, problems=(*run.problems, *problems)), frame
+
+
+def progress(what: str) -> Callable[[str, int, int], None]:
+    """Says on standard error how much of a run is done, in one line that is written over."""
+
+    def say(run: str, done: int, total: int) -> None:
+        sys.stderr.write(f"\r{run}: {done} of {total} {what}" + ("\n" if done == total else ""))
+        sys.stderr.flush()
+
+    return say
 
 
 def problems_of(run: Run) -> list[Document]:

@@ -9,17 +9,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import localtime, strftime
 from types import FrameType
 
 from ingest.errors import RatiometerError
 from ingest.user_mapping import read_mapping
-from monitor.alerts.policy import Policy, RuleKind, Severity, default_policy, read_policy
+from monitor.alerts.policy import Policy, RuleKind, Severity
 from monitor.alerts.resync import places
 from monitor.alerts.resync_endpoint import ResyncEndpoint
+from monitor.alerts.rule_file import RuleFile
 from monitor.alerts.store import AlertStore
-from monitor.commands._command import FOUND, OK, Command, Document, dump, reading_arguments
+from monitor.commands._command import FOUND, OK, Command, Document, dump, progress, reading_arguments
 from monitor.commands._references import references
 from monitor.watch.event import Event, EventKind
 from monitor.watch.loop import Options, Watcher
@@ -33,7 +35,7 @@ class NothingToWatch(RatiometerError):  # noqa: N818  it is an answer as much as
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     where = "a log, a run folder, a folder of runs, or wandb:entity/project[/run]; it may come later"
-    rules = "rules, destinations and the resync signal (docs/alerts.md); the shipped rules where not given"
+    rules = "rules, destinations and the resync signal (docs/alerts.md); else those of the Alerts page, else those that are shipped"
     port = "answer trainers that ask whether to resynchronise, on this port of this machine (docs/sinks.md)"
     parser.add_argument("path", nargs="+", metavar="PATH", help=where)
     parser.add_argument("--rules", type=Path, metavar="FILE", help=rules)
@@ -46,10 +48,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    policy = _policy(given)
+    rules = RuleFile(given.rules, partial(_adapted, given))
+    policy = rules.policy
     frames = tuple(frame for _, frame in references(given.reference, given).values())
     mapping = read_mapping(given.map) if given.map else None
-    options = Options(notify=tuple(given.notify), references=frames, poll_s=given.poll, dialect=given.dialect, mapping=mapping)
+    options = Options(
+        notify=tuple(given.notify),
+        references=frames,
+        poll_s=given.poll,
+        dialect=given.dialect,
+        mapping=mapping,
+        rules=rules,
+        progress=progress("steps") if sys.stderr.isatty() else None,
+    )
     with ExitStack() as stack:
         store = AlertStore()
         stack.callback(store.close)
@@ -71,9 +82,8 @@ def _once(watcher: Watcher) -> tuple[int, Document, str]:
     return (FOUND if firing else OK), {}, ""
 
 
-def _policy(given: argparse.Namespace) -> Policy:
-    """The rules of the file, or those that are shipped; a port on the command line also says which rules ask for a resync, if none does."""
-    policy = read_policy(given.rules) if given.rules else default_policy()
+def _adapted(given: argparse.Namespace, policy: Policy) -> Policy:
+    """The rules as they are read; a port on the command line also says which of them ask for a resync, if none does."""
     if given.resync_port is None:
         return policy
     critical = tuple(rule.id for rule in policy.rules if rule.kind is RuleKind.METRIC and rule.severity is Severity.CRITICAL)

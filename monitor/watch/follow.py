@@ -19,19 +19,21 @@ from ingest.load import combined, id_of, wished
 from ingest.run import RawLog, ReadProblem
 from ingest.user_mapping import UserMapping
 from monitor.watch.run import FollowedRun
+from monitor.watch.tokens import Progress
 from monitor.watch.update import Update
 
 _AGAIN_S, _SHARE = 5.0, 50  # seconds between two searches for new runs in a folder, and times what a search takes
 _LONG_S = 0.5  # seconds of a search in vain after which the next one waits for as long; before that, every look searches
 
 
-def follow(
+def follow(  # noqa: PLR0913 - each of its own, by name
     where: str,
     *,
     dialect: str | None = None,
     mapping: UserMapping | None = None,
     identify: Callable[[RawLog], str] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    progress: Progress | None = None,
 ) -> Follower:
     """Follow what is at a path or an address.
 
@@ -41,11 +43,12 @@ def follow(
         mapping: as `ingest.load.load`.
         identify: gives each run its id, for followers whose runs must not have the same; by default as `load` does.
         clock: seconds that never go back.
+        progress: told how many steps of a run with many parts are summed, of how many.
 
     Raises:
         UnknownDialectError: there is no such dialect.
     """
-    return Follower(where, wished(dialect, mapping), identify or Names().of, clock)
+    return Follower(where, wished(dialect, mapping), identify or Names().of, clock, progress)
 
 
 class Names:
@@ -76,8 +79,10 @@ class _Member:
 class Follower:
     """See `follow`."""
 
-    def __init__(self, where: str, wish: Wish, identify: Callable[[RawLog], str], clock: Callable[[], float]) -> None:
-        self.where, self._wish, self._identify, self._clock = where, wish, identify, clock
+    def __init__(
+        self, where: str, wish: Wish, identify: Callable[[RawLog], str], clock: Callable[[], float], progress: Progress | None = None
+    ) -> None:
+        self.where, self._wish, self._identify, self._clock, self._progress = where, wish, identify, clock, progress
         self._members: dict[str, _Member] = {}
         self._joined: dict[tuple[str, str], FollowedRun] = {}  # path and name -> run, of runs that are several logs, or share one
         self._due = -math.inf  # when to search again
@@ -143,14 +148,17 @@ class Follower:
         apart = self._regroup or any(member in shared for member in changed)
         for raw, one in runs:
             if one is not None and (one in changed or one.run is None):
-                one.run, one.name = one.run or FollowedRun(self._identify(raw), self._wish), raw.name
+                one.run, one.name = one.run or self._begun(raw), raw.name
                 yield from _taken(one.run, raw, troubles, one.grown)
             elif one is None and apart:
                 key = (raw.path, raw.name)
                 if key not in self._joined:
-                    self._joined[key] = FollowedRun(self._identify(raw), self._wish)
+                    self._joined[key] = self._begun(raw)
                 yield from _taken(self._joined[key], raw, troubles)
         self._regroup = False
+
+    def _begun(self, raw: RawLog) -> FollowedRun:
+        return FollowedRun(self._identify(raw), self._wish, self._progress)
 
 
 def _in_vain(where: str, error: Exception) -> str:

@@ -16,6 +16,7 @@ from threading import Thread
 import numpy as np
 import pyarrow as pa
 
+from ingest.errors import RatiometerError
 from ingest.load import id_of, ids_of
 from ingest.run import ProblemKind, RawLog, ReadProblem
 from ingest.user_mapping import UserMapping
@@ -24,11 +25,12 @@ from monitor.alerts.equip import equipped
 from monitor.alerts.machine import Notification, Phase
 from monitor.alerts.policy import Policy
 from monitor.alerts.resync import signal_folders
+from monitor.alerts.rule_file import RuleFile
 from monitor.alerts.store import AlertStore, StoreError
 from monitor.watch.clock import SteadyClock
 from monitor.watch.event import Event, EventKind
 from monitor.watch.follow import Follower, follow
-from monitor.watch.tokens import warm_up
+from monitor.watch.tokens import Progress, warm_up
 from monitor.watch.troubles import LASTS_S, Troubles
 from monitor.watch.update import Update
 from monitor.watch.watched import WatchedRun
@@ -47,6 +49,8 @@ class Options:
     poll_s: float | None = None  # seconds between two looks; as the policy has it where not given
     dialect: str | None = None
     mapping: UserMapping | None = None
+    rules: RuleFile | None = None  # where the policy is from, if it may change meanwhile
+    progress: Progress | None = None  # told how far the first look at a long run is
 
 
 class Watcher:
@@ -70,10 +74,12 @@ class Watcher:
         self.folders: dict[str, Path] = {}  # of each run the one in which its trainer looks for a resync signal
         self._policy = equipped(policy, options.notify, self.folders)
         self._delivery = Delivery(store, self._policy.sinks, clock=self._clock)
-        self._followers = {path: self._follower(path) for path in paths}
         self.runs: dict[str, WatchedRun] = {}
+        self._followers = {path: self._follower(path) for path in paths}
         self._troubles, self._failing = Troubles(), dict[str, str]()
         self._poll_s = policy.poll_s if options.poll_s is None else options.poll_s
+        if options.rules is not None:
+            self._event(EventKind.RULES, f"asking {options.rules}", path=str(options.rules.path))
         Thread(target=warm_up, name="first sums", daemon=True).start()
 
     def run(self) -> None:
@@ -102,6 +108,8 @@ class Watcher:
         Args:
             lasts_s: how long something must have been wrong to be said.
         """
+        if self._options.rules is not None:
+            self._renew(self._options.rules)
         for path in self._followers:
             self._follow(path, lasts_s)
         failed: list[ReadProblem] = []
@@ -162,6 +170,35 @@ class Watcher:
         for rule, why in watched.never(self._policy, now=now).items():
             self._event(EventKind.NEVER, f"{rule}: {why}", run, rule=rule)
 
+    def _renew(self, rules: RuleFile) -> None:
+        """Take up what was changed in the rule file; what cannot be is said once, and the rules stay what they were."""
+        policy = rules.changed()
+        if policy is not None:
+            try:
+                self._take_up(policy)
+            except RatiometerError as wrong:
+                rules.refuse(str(wrong))
+            else:
+                rules.accept(policy)
+                self._event(EventKind.RULES, f"changed: now asking {rules}", path=str(rules.path))
+        what = f"not taken up, the rules are those from before: {rules.trouble}"
+        self._note("rules", [ReadProblem(path=str(rules.path), place="", what=what)] if rules.trouble else [], lasts_s=0)
+
+    def _take_up(self, policy: Policy) -> None:
+        """Have another policy from now on. Other rules have to be asked about the whole log, so that it is followed from its beginning.
+
+        Raises:
+            SecretError, SettingsError: a destination cannot be set up; nothing was changed.
+        """
+        made = equipped(policy, self._options.notify, self.folders)
+        self._delivery.renew(made.sinks)
+        anew = policy.rules != self._base.rules
+        self._base, self._policy = policy, made
+        self._poll_s = policy.poll_s if self._options.poll_s is None else self._options.poll_s
+        if anew:
+            self.runs.clear()
+            self._followers = {path: self._follower(path) for path in self._followers}
+
     def _equip(self) -> None:
         """Give the trainers' signal the folders of all runs that are known by now."""
         self.folders |= signal_folders(watched.run for watched in self.runs.values())
@@ -171,7 +208,9 @@ class Watcher:
                 self._delivery.put(sink)
 
     def _follower(self, path: str) -> Follower:
-        return follow(path, dialect=self._options.dialect, mapping=self._options.mapping, identify=self._identify)
+        return follow(
+            path, dialect=self._options.dialect, mapping=self._options.mapping, identify=self._identify, progress=self._options.progress
+        )
 
     def _identify(self, raw: RawLog) -> str:
         """The id of a run: its name, unless another run's alerts are kept under that."""

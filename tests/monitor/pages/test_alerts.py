@@ -11,6 +11,7 @@ from monitor.alerts.store import FILE, AlertStore
 from monitor.metrics.frame import metric_frame
 from monitor.pages import _library
 from monitor.pages._rule_file import change
+from tests.monitor.alerts.servers import serving
 from tests.monitor.pages.test_findings import figures, html, said, turn_to
 
 SECRET = "TIiajkdnlazkcOXrIdevi7FQ"  # noqa: S105 - made up
@@ -175,9 +176,62 @@ def test_a_command_is_neither_tried_nor_touched_from_a_page(alerts, home, tmp_pa
     text = f'[[sink]]\nname = "own"\nsink = "command"\nallow = true\nargv = ["touch", "{ran}"]\n'
     (home / "rules.toml").write_text(text)
     app = alerts()
+    assert not [each for each in app.button if (each.key or "").startswith("test_")]
+    assert "No test button: what it does on this machine is started by a watch only" in html(app)
+    assert not ran.exists()
+
+
+def test_a_file_without_any_rule_is_said_to_have_none(alerts, home):
+    (home / "rules.toml").write_text("poll_s = 2\n")
+    for run in ("v1_broken", ""):
+        app = alerts(run)
+        assert "The rule file has no rule" in said(app)
+        assert "failed" not in said(app)
+
+
+def destined(home, **options):
+    """A rule file with one webhook, written by hand."""
+    lines = [f'{name} = "{value}"' for name, value in {"name": "team", "sink": "webhook", **options}.items()]
+    (home / "rules.toml").write_text("\n".join(["include_defaults = true", "[[sink]]", *lines]))
+
+
+@pytest.mark.parametrize("kind", ["file", "variable"])
+def test_a_secret_that_was_written_by_hand_is_tested_and_shown_nowhere(alerts, home, monkeypatch, caplog, kind):
+    caplog.set_level("DEBUG")
+    with serving() as served:
+        address = f"http://{served.host}/hooks/{SECRET}"
+        secret = home / "address"
+        secret.write_text(f"{address}\n")
+        secret.chmod(0o600)
+        monkeypatch.setenv("TEAM_HOOK", address)  # not RATIOMETER_*, which is all that a page may name
+        destined(home, url=f"file:{secret}" if kind == "file" else "env:TEAM_HOOK")
+        app = alerts()
+        button(app, "test_0").click().run()
+        assert "✓ The test message arrived." in html(app)
+        assert [request.path for request in served.requests] == [f"/hooks/{SECRET}"]
     button(app, "test_0").click().run()
     assert "did not arrive" in html(app)
-    assert not ran.exists()
+    everywhere = text(app) + caplog.text + repr(app.session_state) + repr(dict(app.query_params))
+    assert SECRET not in everywhere
+
+
+def test_a_destination_that_is_gone_by_now_is_not_told(alerts, home):
+    with serving() as served:
+        destined(home, url=f"http://{served.host}")
+        app = alerts()
+        pressed = button(app, "test_0")
+        (home / "rules.toml").write_text("include_defaults = true\n")
+        pressed.click().run()
+        assert not app.exception
+        assert served.requests == []
+
+
+def test_a_destination_without_a_button_says_why(alerts, home):
+    destined(home, url="env:TEAM_HOOK")
+    app = alerts()
+    assert not [each for each in app.button if (each.key or "").startswith("test_")]
+    assert "cannot be set up" in html(app)
+    assert "No test button: the dashboard cannot set it up. A watch may" in html(app)
 
 
 def test_a_page_cannot_write_a_command(home, monkeypatch):
