@@ -116,3 +116,5 @@ def _about(rule: Rule) -> None:
         ]
         if rows:
             st.html(f"<p class='label'>Thresholds</p><ul class='numbers'>{''.join(rows)}</ul>")
+        if rule.needs:
+            st.html(f"<p class='label'>Settings that sharpen it</p><p>{', '.join(map(for_html, rule.needs))}</p>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._engine_state import REQUIRES, UNEVEN, Seen, State, look
 from monitor.diagnosis._engine_state_evidence import evidence
 from monitor.diagnosis._logged_level import JUMP
@@ -116,12 +117,5 @@ RULE = Rule(
     requires=REQUIRES,
     needs=("engine.enable_prefix_caching", "trainer.learning_rate"),
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_retokenised_rows",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
 )

@@ -83,7 +83,7 @@ def check(case: Case) -> Outcome:
     if case.portrait is not None and case.portrait.gap.is_discrepancy:
         rise = rising(case.portrait)
         if rise is None:
-            return Skipped(why="too few tokens at different places of the responses to see a trend")
+            return Skipped(why="too few tokens at different places of the responses to see a trend", record=("more tokens",))
         return _from_tokens(case, case.portrait, rise)
     return _from_log(case)
 

@@ -116,6 +116,20 @@ def test_what_passed_and_what_is_only_noted_lie_apart_from_the_findings(findings
     assert headings == ["What is wrong, and what to change", "Notes, which are no faults", "What was not checked, and why"]
 
 
+def test_a_gap_that_cannot_be_placed_is_a_card_of_its_own_and_no_note(findings, fakes):
+    semantics = rule("semantics_a", Layer.SEMANTICS, lambda _: Skipped(why="no column", record=("group_id",)), keystone=True)
+    named = {"title": "A large gap", "needs": ("engine.dtype",), "keystone": True}
+    size = rule("numerics_size", Layer.NUMERICS, lambda _: finding(only_a_size=True), **named)
+    fakes([semantics, size])
+    app = findings(run="v1_fixed")
+    assert [each.value for each in app.subheader] == ["A gap that this log cannot place", "What was not checked, and why"]
+    assert "<h3>A large gap</h3>" in html(app)
+    assert "Settings that sharpen it</p><p>engine.dtype" in html(app)
+    assert app.code[0].value == "record group_id"
+    turn_to(app, "compare")
+    assert "a gap that cannot be placed, " in said(app) + " ".join(each.proto.label for each in app.get("page_link"))
+
+
 def test_a_run_without_faults_is_not_said_to_have_any(findings, fakes):
     fakes([rule("data_ok", Layer.DATA, lambda _: Passed(says="fine"), keystone=True)])
     app = findings(run="v1_fixed")
