@@ -100,6 +100,7 @@ def _evidence(each: Evidence) -> Document:
         "says": each.says,
         "value": number(each.value),
         "threshold": number(each.threshold),
+        "unit": each.unit,
         "source": each.source,
         "steps": list(each.steps),
         "origin": each.origin,

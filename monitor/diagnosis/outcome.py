@@ -45,6 +45,7 @@ class Evidence:
     says: str  # one sentence with the number in it
     value: float
     threshold: float | None = None  # None where the number only describes
+    unit: str = ""  # of value and threshold, where they are not the metric itself but of it: times the reference, steps, standard errors
     source: str = ""  # where the threshold comes from
     steps: tuple[int, ...] = ()  # where it is seen; a few, or first and last; empty: over the whole run
     origin: str = "tokens"  # tokens, logged, estimated, settings or read problems

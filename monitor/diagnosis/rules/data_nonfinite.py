@@ -189,6 +189,7 @@ def _in_log(logged: Logged) -> Finding:
                 says=f"{len(shown)} steps with values that are no numbers, up to {logged.counts.max()} metrics in one of them",
                 value=float(logged.counts.max()),
                 threshold=THRESHOLDS["metrics"].value,
+                unit="metrics",
                 source=THRESHOLDS["metrics"].source,
                 steps=tuple(int(step) for step in shown[:20]),
                 origin="logged",

@@ -81,6 +81,7 @@ def _from_log(case: Case) -> Outcome:
             says=f"not a number at {len(_where(one))} of {len(one)} steps",
             value=float(len(_where(one))),
             threshold=1.0,
+            unit="steps",
             source=THRESHOLDS["tokens"].source,
             steps=few(_where(one)),
             origin=one.origin,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from monitor.diagnosis._earlier_rules import DATA
@@ -84,7 +86,8 @@ def _flat(case: Case) -> tuple[Evidence, ...]:
         if np.isfinite(z) and abs(z) < THRESHOLDS["flat"].value:
             limit = THRESHOLDS["flat"]
             says = f"{words} has no trend over the run (Kendall's tau at {z:+.1f} standard errors)"
-            found.append(Evidence(metric=metric, says=says, value=float(z), threshold=limit.value, source=limit.source, origin=own.origin))
+            evidence = Evidence(metric=metric, says=says, value=float(z), threshold=limit.value, source=limit.source, origin=own.origin)
+            found.append(replace(evidence, unit="standard errors"))
     return tuple(found)
 
 

@@ -209,6 +209,7 @@ def _logged(case: Case, metric: str, origin: str, values: Floats, lengths: Float
                 says=f"rank correlation with the mean length {partial:.2f}, the step taken out, over {len(steps)} steps",
                 value=partial,
                 threshold=THRESHOLDS["correlation"].value,
+                unit="rank correlation",
                 source=THRESHOLDS["correlation"].source,
                 steps=(int(steps[0]), int(steps[-1])),
                 origin=origin,

@@ -4,7 +4,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from monitor.diagnosis import diagnose
-from monitor.diagnosis.outcome import LAYERS, Layer, Passed, Skipped
+from monitor.diagnosis.outcome import LAYERS, Evidence, Layer, Passed, Skipped
 from monitor.pages import _diagnoses, _library
 from tests.monitor.pages import fake_rules
 from tests.monitor.pages.conftest import DIPS
@@ -266,3 +266,19 @@ def test_real_rules_find_the_lag_of_a_run_that_dips(app):
     assert not app.error
     assert "Policy lag" in html(app)
     assert str(DIPS[0]) in html(app)
+
+
+def test_a_threshold_in_another_unit_is_said_and_no_line_on_the_metrics_axis(findings, fakes):
+    metric = "log_ratio.discrepancy.abs_mean"
+    own = Evidence(metric=metric, says="0.3 nats", value=0.3, threshold=0.09, source="a gate")
+    times = Evidence(
+        metric=metric, says="47 times the reference", value=47.0, threshold=1.45, unit="times the reference", source="a report"
+    )
+    for evidence, level in (((own, times), [0.09, 0.09]), ((times, own), [0.09, 0.09]), ((times,), None)):
+        shown = finding(evidence=evidence)
+        fakes([rule("numerics_a", Layer.NUMERICS, lambda _, shown=shown: shown, keystone=True)])
+        _diagnoses._shelves.clear()
+        app = findings(run="v1_broken")
+        lines = [trace["y"] for trace in figures(app)[0]["data"] if trace.get("name") == "threshold"]
+        assert lines == ([level] if level else [])
+        assert "threshold 1.45 times the reference: a report" in html(app)
