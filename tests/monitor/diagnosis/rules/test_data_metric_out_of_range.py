@@ -81,3 +81,24 @@ def test_rows_that_were_logged_twice():
     assert found.severity is Severity.WARNING
     assert "2 rows that repeat a position" in found.what
     assert "sample_id" in found.fixes[0].change
+
+
+def _with_one_empty_step(rollout):
+    return {"step": [1, 1, 2, 2], "sample_id": [0, 1, 2, 3], "position": [0] * 4, "loss_mask": [True, True, False, False]} | {
+        "rollout_logprob": rollout,
+        "current_logprob": [-1.0] * 4,
+    }
+
+
+def test_a_few_steps_without_tokens_are_a_note_and_hide_nothing_graver():
+    note = RULE.check(case(tokens=_with_one_empty_step([-1.0] * 4)))
+    assert (note.severity, note.evidence[0].steps) == (Severity.NOTE, (2,))
+    assert "1 of 2 steps" in note.what
+    grave = RULE.check(case(tokens=_with_one_empty_step([1.2, 1.3, 1.2, 1.2])))
+    assert grave.severity is Severity.WARNING
+    assert grave.evidence[0].metric.startswith("positive.")
+
+
+def test_the_key_that_was_logged_is_the_one_to_correct():
+    (fix,) = RULE.check(case(scalars={"ess.total.token": [0.9, 5 / 4]})).fixes
+    assert "ess.total.token" in fix.change
