@@ -53,8 +53,8 @@ def check(case: Case) -> Outcome:
     empty = _empty(case)
     if empty is not None and empty.severity is Severity.CRITICAL:
         return empty  # no metric has a value
-    counted = {metric for metric, _, _ in COUNTED}
-    found = [one for one in oddities(case.frame) if one.what == _RANGE or one.metric in counted]
+    kinds = {_RANGE, *(what for _, what, _ in COUNTED)}
+    found = [one for one in oddities(case.frame) if one.what in kinds and len(_worst(case, one)[2])]
     if not found:
         return empty or Passed(says="every metric lies in the range of its quantity")
     grave = [one for one in found if _grave(case, one)]

@@ -49,6 +49,13 @@ def test_values_that_are_no_numbers_are_another_rules():
     assert isinstance(RULE.check(case(scalars={"ess.total.token": [np.nan, 0.9], "kl.total.k3": [np.inf, 0.1]})), Passed)
 
 
+@pytest.mark.parametrize("metric", ["positive.engine", "ess.total.token", "repeated.rows"])
+def test_nor_is_a_count_or_a_share_that_is_nan_one_of_this_rules_but_an_infinite_one_is(metric):
+    assert isinstance(RULE.check(case(scalars={metric: [np.nan]})), Passed)
+    assert RULE.check(case(scalars={metric: [np.nan, 1.5]})).since == 2
+    assert RULE.check(case(scalars={metric: [np.inf]})).since == 1
+
+
 def test_the_worst_value_and_the_number_of_metrics_are_said():
     found = RULE.check(case(scalars={"ess.total.token": [1.1, 3.0, 1.2, 0.5], "kl.total.k3": [-1.0] * 4}))
     assert "is 3; so in 3 of 4 steps from step 1 on" in found.what
