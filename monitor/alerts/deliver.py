@@ -12,7 +12,7 @@ from typing import Self
 
 from monitor.alerts._settings import SinkSettings
 from monitor.alerts.backoff import wait_s
-from monitor.alerts.destination import Destination, destination
+from monitor.alerts.destination import Destination, destination, named_secrets
 from monitor.alerts.fields import EXAMPLE
 from monitor.alerts.notification import Notification
 from monitor.alerts.secrets import Origin
@@ -59,6 +59,7 @@ class Delivery:
     ) -> None:
         self._store, self._clock, self._wake, self._turn = store, clock, threading.Event(), threading.RLock()
         self._destinations: dict[str, Destination] = {}
+        self._named: dict[str, SinkSettings] = {}  # all that were ever put, those too that are switched off
         self._workers: dict[str, Worker] = {}
         self._put_off: set[str] = set()  # names of destinations that are no more; what waits for them waits on
         self._held: dict[int, Queued] = {}
@@ -78,6 +79,7 @@ class Delivery:
         Raises:
             SettingsError, SecretError: it cannot be set up; one that was there stays as it was.
         """
+        self._named = {**self._named, settings.name: settings}
         if not settings.enabled:
             return
         made = destination(settings, origin)
@@ -93,9 +95,11 @@ class Delivery:
         Raises:
             SettingsError, SecretError: one of them cannot be set up; all stay as they were.
         """
-        wanted = [settings for settings in sinks if settings.enabled]
+        given = tuple(sinks)
+        wanted = [settings for settings in given if settings.enabled]
         for settings in wanted:
             destination(settings, origin)
+        self._named |= {settings.name: settings for settings in given}
         with self._turn:
             self._put_off |= self._destinations.keys() - {settings.name for settings in wanted}
         for settings in wanted:
@@ -156,7 +160,7 @@ class Delivery:
         self.close()
 
     def _tell(self, name: str, notification: Notification) -> None:
-        self._destinations[name].tell(notification)
+        self._destinations[name].tell(notification, named_secrets(self._named.values()))
 
     def _waiting(self) -> int:
         return sum(health.waiting for health in self._store.sinks() if health.name in {each.name for each in self.destinations})

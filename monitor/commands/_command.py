@@ -19,11 +19,13 @@ from ingest.identify import address_reader
 from ingest.load import load
 from ingest.run import ProblemKind, ReadProblem, Run
 from ingest.user_mapping import read_mapping
+from monitor.commands._terminal import printable
 from monitor.metrics.frame import metric_frame_with_problems
 
 Document = dict[str, Any]
 Framed = tuple[Run, pa.Table]
 OK, FOUND, UNREADABLE = 0, 1, 2  # exit codes: nothing found, something found, cannot be read
+INTERRUPTED = 130  # as shells have it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ def progress(what: str) -> Callable[[str, int, int], None]:
     """Says on standard error how much of a run is done, in one line that is written over."""
 
     def say(run: str, done: int, total: int) -> None:
-        sys.stderr.write(f"\r{run}: {done} of {total} {what}" + ("\n" if done == total else ""))
+        sys.stderr.write(f"\r{printable(run)}: {done} of {total} {what}" + ("\n" if done == total else ""))
         sys.stderr.flush()
 
     return say

@@ -24,6 +24,7 @@ from monitor.pages._standing_rows import health
 from monitor.pages._theme import theme
 
 TRIED = "sinks_tried"  # in the session: name -> what came of the last test
+TROUBLE = "sink_trouble"  # in the session: why a destination was not added, once
 SIMPLE = {OptionKind.TEXT, OptionKind.SECRET, OptionKind.NUMBER, OptionKind.SWITCH}  # what a form can ask for
 SECRET_HELP = (
     f"Write env:{PAGE_PREFIX}NAME, the name of a variable of the dashboard's own environment that holds the address. "
@@ -123,12 +124,14 @@ def _form() -> None:
         loud = st.toggle("Criticals only", key=f"sink_least_{kind.id}")
         sent = st.form_submit_button("Add", type="primary", key=f"add_{kind.id}")
     if not sent:
+        if trouble := st.session_state.pop(TROUBLE, ""):
+            st.error(for_markdown(trouble))
         return
     made = SinkSettings(name=name.strip(), sink=kind.id, least=Severity.CRITICAL if loud else Severity.WARNING, options=options)
     trouble = change(lambda now: replace(now, sinks=(*now.sinks, made)))
     if trouble:
-        st.error(for_markdown(trouble))
-        return
+        st.session_state[TROUBLE] = trouble
+        st.rerun(scope="app")  # so that what became of the change before does not stay beside it
     st.session_state[SAID] = f"{made.name} is added. Press Test to see whether a message arrives."
     st.rerun(scope="app")
 

@@ -25,6 +25,7 @@ from monitor.pages._destinations import destinations
 from monitor.pages._escape import for_markdown
 from monitor.pages._frames import frames, shown
 from monitor.pages._grid import grid, send_plotly
+from monitor.pages._known_rules import Known
 from monitor.pages._library import Failure, Library
 from monitor.pages._live import Live, live
 from monitor.pages._one_run import pick_run
@@ -104,11 +105,12 @@ def _now(library: Library, rules: Rules, growing: Live) -> None:
     if not told.watched:
         st.caption(f"Nothing is watched yet. To be told: {for_markdown('python -m monitor watch PATH')}")
         return
-    lasting = loud(told.states, _by_id(rules))
+    known = Known(rules=_by_id(rules), said=told.said)
+    lasting = loud(told.states, known)
     if not lasting:
         st.caption(f"Nothing fires in {_count(told)}.")
     for place, state in enumerate(lasting[:MOST_STATES]):
-        _state(place, state, _labels(library), _by_id(rules), now)
+        _state(place, state, _labels(library), known, now)
     if len(lasting) > MOST_STATES:
         st.caption(f"The {MOST_STATES} most urgent of {len(lasting)}.")
     _silences(told, _labels(library))
@@ -119,9 +121,9 @@ def _count(told: Standing) -> str:
     return f"the {runs} runs that are watched" if runs > 1 else "the run that is watched"
 
 
-def _state(place: int, state: State, labels: Mapping[str, str], rules: Mapping[str, AlertRule], now: float) -> None:
+def _state(place: int, state: State, labels: Mapping[str, str], known: Known, now: float) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=f"state_{place}"):
-        st.html(line(state, labels.get(state.run, state.run), rules, now, theme()), width="stretch")
+        st.html(line(state, labels.get(state.run, state.run), known, now, theme()), width="stretch")
         if state.episode and not (state.told.acknowledged or state.told_nan.acknowledged):
             st.button(
                 "Acknowledge", key=f"acknowledge_{place}", on_click=_acknowledge, args=(state.episode,), help="No more reminders of it."
@@ -212,7 +214,7 @@ def _past(library: Library) -> None:
     if not told.history:
         return
     st.subheader("History", anchor=False)
-    table = history_table(told.history[:MOST_PASTS], _labels(library))
+    table = history_table(told.history[:MOST_PASTS], _labels(library), told.arrivals)
     with st.container(key="history"):
         _table(table)
 

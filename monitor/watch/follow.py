@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError, UnknownContainerError
 from ingest.following import Wish
-from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, places
+from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, passed_over, places
 from ingest.load import combined, id_of, wished
-from ingest.run import RawLog, ReadProblem
+from ingest.run import ProblemKind, RawLog, ReadProblem
 from ingest.user_mapping import UserMapping
 from monitor.watch.run import FollowedRun
 from monitor.watch.tokens import Progress
@@ -89,6 +89,8 @@ class Follower:
         self._regroup = False  # logs came, so which of them are one run is to be found out again
         self._unfound: tuple[ReadProblem, ...] = ()
         self.troubles: tuple[ReadProblem, ...] = ()  # what cannot be read now
+        self.left_out: tuple[ReadProblem, ...] = ()  # logs in the folder that are not followed, and why
+        self._left_due = -math.inf  # when to look for them again
 
     @property
     def waiting(self) -> bool:
@@ -111,6 +113,8 @@ class Follower:
             updates = list(self._put_together(changed, troubles))
         else:
             updates = [update for member in changed if (update := _followed(member, troubles)) is not None]
+        if self.waiting and not troubles:
+            troubles.append(ReadProblem(path=self.where, place="", what=f"{self.where}: no value in this log yet"))
         self.troubles = tuple(troubles)
         return tuple(replace(update, finished=self.finished) for update in updates)
 
@@ -131,11 +135,20 @@ class Follower:
                 self._members[place.where] = _Member(place, growing(place, self._clock))
                 self._regroup = True
         took = self._clock() - begun
+        if found and begun >= self._left_due:
+            self._look_beside()
         if self.waiting:
             self._due = self._clock() + (took if took > _LONG_S else 0)
         else:
             again = is_collection(self.where, tuple(member.place for member in self._members.values()))
             self._due = self._clock() + max(_AGAIN_S, _SHARE * took) if again else math.inf
+
+    def _look_beside(self) -> None:
+        """Find out which logs are left out."""
+        begun = self._clock()
+        said = passed_over(self.where)
+        self.left_out = tuple(ReadProblem(path=self.where, place="beside the runs", what=what, kind=ProblemKind.NOTE) for what in said)
+        self._left_due = self._clock() + max(_AGAIN_S, _SHARE * (self._clock() - begun))
 
     def _put_together(self, changed: list[_Member], troubles: list[ReadProblem]) -> Iterator[Update]:
         """Find out which logs are one run, and take all of those that changed."""

@@ -73,7 +73,7 @@ class FollowedRun:
             come_to=grown.come_to,
             restarted_from=min(restarts, default=None),
             written_at=max(written, default=None),
-            problems=self._new((*(changed.run.problems if isinstance(changed, Understood) else ()), *summed.problems)),
+            problems=self._new((*(changed.run.problems if isinstance(changed, Understood) else grown.unread), *summed.problems)),
         )
 
     def _new(self, problems: tuple[ReadProblem, ...]) -> tuple[ReadProblem, ...]:

@@ -187,9 +187,9 @@ def test_a_try_that_succeeds_after_it_was_given_up_counts(store):
     with serving() as server:
         real = Destination.tell
 
-        def late(self, notification):
+        def late(self, *told):
             answer.wait(10)
-            real(self, notification)
+            real(self, *told)
 
         rules = Policy(rules=(LOW,), sinks=(hook("late", server.host),))
         take(store, rules, 0.4)

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from monitor.__main__ import main
+from monitor.alerts.deliver import Delivery
 from monitor.alerts.policy import Policy, default_policy, save_policy
 from monitor.watch import tokens
 from tests.monitor.alerts.servers import refused_port, serving
@@ -98,6 +99,8 @@ def test_nothing_to_look_at_is_an_error_in_one_line(lines, tmp_path):
         (("--notify", "nonsense"), "SettingsError"),
         (("--reference", "missing"), "ReadError"),
         (("--dialect", "missing"), "UnknownDialectError"),
+        (("--resync-port", "99999"), "PolicyError"),
+        (("--resync-port", "-5"), "PolicyError"),
     ],
 )
 def test_what_cannot_be_set_up_is_refused_at_once(tmp_path, capsys, more, kind):
@@ -105,6 +108,34 @@ def test_what_cannot_be_set_up_is_refused_at_once(tmp_path, capsys, more, kind):
     document = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(SCHEMAS["error"]).validate(document)
     assert (code, document["error"]["kind"]) == (2, kind)
+
+
+@pytest.mark.parametrize("port", [99999, -5])
+def test_what_is_no_port_is_refused_with_its_place(tmp_path, capsys, port):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(f'include_defaults = true\n[resync]\nrules = ["ess.*"]\nport = {port}\n')
+    run = str(a_run(tmp_path / "run", 0.9))
+    for more, where in ((["--resync-port", str(port)], "--resync-port"), (["--rules", str(rules)], f"{rules}, line 4, resync, port")):
+        assert main(["watch", run, "--once", *more]) == 2
+        assert f"{where}: expected a port from 1 to 65535, or 0 for none, found {port}. Choose" in capsys.readouterr().err
+
+
+def test_one_look_says_that_the_trainer_was_told(lines, tmp_path, monkeypatch):
+    serve = Delivery.serve
+
+    def slow(delivery, seconds):  # what is handed out comes back before anybody looks again
+        outcomes = serve(delivery, seconds)
+        while delivery.busy:
+            time.sleep(0.01)
+        return outcomes
+
+    monkeypatch.setattr(Delivery, "serve", slow)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('include_defaults = true\n[resync]\nrules = ["ess.lag.token"]\n')
+    run = a_run(tmp_path / "run", 0.9, 0.2)
+    _, said = lines(run, "--once", "--rules", rules)
+    assert (run / "resync.json").exists()
+    assert [sent["sink"] for sent in events(said, "sent")] == ["resync"]
 
 
 def test_rules_of_a_file_and_a_reference(lines, tmp_path):

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from monitor.alerts.levels import against
-from monitor.alerts.observation import observations
-from monitor.alerts.policy import SinkSettings, default_policy, read_policy
+from monitor.alerts.observation import Observation, observations
+from monitor.alerts.policy import AlertRule, Policy, Severity, SinkSettings, default_policy, read_policy
 from monitor.alerts.store import FILE, AlertStore
 from monitor.metrics.frame import metric_frame
 from monitor.pages import _library
@@ -131,7 +131,7 @@ def test_a_rule_is_changed_and_the_file_read_back(alerts, home):
     assert {name: rule for name, rule in kept.items() if name != "ess.lag.token"} == {
         rule.id: rule for rule in default_policy().rules if rule.id != "ess.lag.token"
     }
-    assert "Saved." in " ".join(each.value for each in app.success).replace("\\", "")
+    assert "takes it up by itself" in " ".join(each.value for each in app.success).replace("\\", "")
 
 
 def test_a_rule_that_cannot_be_is_refused_and_nothing_is_written(alerts, home):
@@ -255,3 +255,36 @@ def test_a_dead_destination_is_said_to_be(alerts, home, watched):
     app = alerts()
     assert "the last try failed" in html(app)
     assert "connection refused" in html(app)
+
+
+MINE = AlertRule(id="my.kl", metric="kl.total.k3", threshold=0.5, severity=Severity.CRITICAL, what="Page the on-call.")
+
+
+def fires(store, rule, *sinks):
+    """A rule of another file than the page's fires in a run."""
+    policy = Policy(rules=(rule,), sinks=tuple(SinkSettings(name=name, sink="log") for name in sinks))
+    (run,) = _library.load(_library.SAMPLES / "v1_fixed")
+    store.take(policy, run.id, [Observation(run=run.id, step=0, metric=rule.metric, value=0.1)], time.time())
+
+
+def test_a_rule_of_another_file_is_shown_as_the_watch_told_it(alerts, app, watched):
+    fires(watched, MINE)
+    states = html(alerts()).split("<div class='standing'>")[1:]
+    (mine,) = (each for each in states if "my.kl" in each)
+    assert "critical" in mine
+    assert "Page the on-call." in mine
+    assert "the watch has it from another file" in mine
+    assert "no longer" not in mine
+    assert "no_data" not in states[0]
+    turn_to(app, "runs")
+    (row,) = (each for each in html(app).split("<div class='run'>") if "<b>v1_fixed</b>" in each)
+    assert "aria-label='critical'" in row
+
+
+def test_what_was_told_says_how_many_destinations_have_it(alerts, watched):
+    fires(watched, MINE, "one", "two", "three")
+    watched.sent(watched.claim(time.time(), sinks=("two",)).id, time.time())
+    history = next(each.value for each in alerts().table if "my.kl" in each.value.to_string().replace("\\", ""))
+    told = {str(row["rule"]).replace("\\", ""): str(row["told"]).replace("\\", "") for row in history.to_dict("records")}
+    assert told["my.kl"] == "sent to 1 of 3"
+    assert told["ess.lag.token"] == "on the terminal only"

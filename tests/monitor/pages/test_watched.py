@@ -67,7 +67,7 @@ def test_what_a_watch_stores_is_on_the_pages(app, page, trainer, tmp_path):
         page("alerts", lambda: bars(app) == [(4.5, 5.5)])
         assert "<b>ess.lag.token</b> fires since step 5 in <b>exp</b>" in html(app)
         (history,) = [table.value for table in app.table if "told" in table.value.columns]
-        assert [(row["step"], row["told"]) for _, row in history.iterrows()] == [("5", "yes")]
+        assert [(row["step"], row["told"]) for _, row in history.iterrows()] == [("5", "on the terminal only")]
         page("runs", lambda: re.search(r"<b>exp</b>.*?ess\.lag\.token</b> <small>since step 5", html(app)))
         assert "1 has a rule that fires" in said(app)
 

@@ -410,3 +410,23 @@ def test_the_first_look_at_many_parts_says_how_far_it_is(store, tmp_path, monkey
     record(recorder, 5)
     watching.look()
     assert len(told) == 4
+
+
+def test_globs_that_fit_nothing_are_said_once_and_so_is_that_they_do(store, log, tmp_path):
+    path = tmp_path / "rules.toml"
+    written_rules(path, 0.5, '[resync]\nrules = ["ess.lag.tokn"]\n')
+    grown(log, *ess_rows(0, 0.9))
+    rules = RuleFile(path)
+    watching = Watching(store, tmp_path, rules=(replace(ESS, runs=("exp-*",)),), rule_file=rules)
+    watching.watcher._base = replace(watching.watcher._base, resync=rules.policy.resync)
+    for _ in range(3):
+        watching.look()
+    said = watching.texts(EventKind.TROUBLE)
+    assert len(said) == 2
+    assert "[resync]: no trainer is asked for 'ess.lag.tokn'" in said[0]
+    assert "rule ess: its runs (exp-*) fit none" in said[1]
+    grown(tmp_path / "exp-1" / "steps.jsonl", *ess_rows(0, 0.9))
+    watching.watcher._followers[str(tmp_path)]._due = 0.0  # it searches for new runs now
+    watching.look()
+    (over,) = watching.texts(EventKind.OVER)
+    assert "rule ess" in over
