@@ -64,8 +64,8 @@ def _nothing(_raw: RawLog, _config: Config) -> Derived:
     return Derived()
 
 
-def _never(_config: Config) -> bool:
-    return False
+def _no_course(_config: Config, _course: Mapping[int, float]) -> Config:
+    return {}
 
 
 def _no_settings(_config: Config) -> Settings:
@@ -87,6 +87,7 @@ class Dialect:
     step: tuple[str, ...] = ()  # raw keys that are the true step, the best first, for logs whose reader counted something else
     adjust: Callable[[Key, Config], Key | None] = _as_it_is  # what the settings change about a key; None: no quantity under them
     derive: Callable[[RawLog, Config], Derived] = _nothing  # values that need several keys
-    derives_across: Callable[[Config], bool] = _never  # whether a derived value may depend on other steps than its own, under the settings
+    pooled: str = ""  # raw key whose course over all steps enters derived values, by way of `pool`; else they depend on their own step only
+    pool: Callable[[Config, Mapping[int, float]], Config] = _no_course  # settings, and step -> value: what `derive` is given of the course
     old_is_for: Callable[[Config], str] | None = None  # what the denominator policy is where the settings decide
     settings: Callable[[Config], Settings] = _no_settings  # settings that need more than a rename

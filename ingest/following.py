@@ -55,6 +55,7 @@ class Understanding:
         self._raw = RawLog(name="", path="", container="")
         self._tail = self._witness = RAW_SCALARS.empty_table()
         self._before: pa.Table | None = None  # the tail, understood
+        self._course: dict[int, float] = {}  # of the key that all of a log has a say in, see `Dialect.pooled`
         self._restarts: dict[str, int] = {}  # key -> how often it was restarted
         self._reach: dict[str, int] = {}
 
@@ -72,7 +73,9 @@ class Understanding:
         restarted_from = self._note_restarts([fall for fall in falls if not fall.disorder], steps)
         if restarted_from is None:
             restarted_from = _taken_back(before, self._digests)
-        self._facts, self._raw = _facts(raw, known, falls), replace(raw, scalars=RAW_SCALARS.empty_table(), tokens=None, problems=())
+        self._course = _course(known.whole.raw.scalars, known.dialect)
+        self._facts = _facts(raw, known, falls, self._course)
+        self._raw = replace(raw, scalars=RAW_SCALARS.empty_table(), tokens=None, problems=())
         self._tail = self._witness = RAW_SCALARS.empty_table()
         self._before = None
         if not self._facts.unsafe:
@@ -129,7 +132,11 @@ class Understanding:
         on_clock = timed(raw, facts.dialect.step)
         if on_clock.caveats or _lost(raw, on_clock) or _falls(on_clock.raw.scalars) or _moved(raw, facts.dialect) != facts.moved:
             return None
-        return map_scalars(on_clock.raw, facts.dialect, facts.config)[0]
+        if facts.dialect.pooled:
+            self._course |= _course(on_clock.raw.scalars, facts.dialect)
+            if facts.dialect.pool(facts.config, self._course) != facts.pooled:
+                return None  # and all is understood again, with what the course says by now
+        return map_scalars(on_clock.raw, facts.dialect, {**facts.config, **facts.pooled})[0]
 
     def _cut_back(self) -> None:
         """Keep the last steps, and of keys that are not among them the step that has them last, with all that stands there."""
@@ -152,6 +159,7 @@ class _Facts:
 
     dialect: Dialect
     config: Config
+    pooled: Config  # what the course of one key over all steps adds to it
     keys: frozenset[str]
     unsafe: bool  # values may change long after they were logged, so everything has to be understood every time
     moved: bool  # whether the clock moves any value
@@ -159,20 +167,24 @@ class _Facts:
     cut_at: int | None = None  # of the log's own steps the first of which all rows are kept; None for all
 
 
-def _facts(raw: RawLog, known: Explained, falling: list[_Fall]) -> _Facts:
+def _facts(raw: RawLog, known: Explained, falling: list[_Fall], course: Mapping[int, float]) -> _Facts:
     return _Facts(
         dialect=known.dialect,
         config=known.config,
+        pooled=known.dialect.pool(known.config, course),
         keys=frozenset(coded(raw.scalars.column("key"))[0]),
-        unsafe=bool(
-            known.dialect.derives_across(known.config)
-            or known.on_clock.caveats
-            or _lost(raw, known.on_clock)
-            or any(fall.disorder for fall in falling)
-        ),
+        unsafe=bool(known.on_clock.caveats or _lost(raw, known.on_clock) or any(fall.disorder for fall in falling)),
         moved=_moved(raw, known.dialect),
         settled=max((fall.highest for fall in falling), default=np.iinfo(np.int64).min),
     )
+
+
+def _course(scalars: pa.Table, dialect: Dialect) -> dict[int, float]:
+    """Step -> the last value of the key that all of a log has a say in; empty where the dialect has none."""
+    if not dialect.pooled:
+        return {}
+    rows = scalars.filter(pc.equal(scalars.column("key"), dialect.pooled))
+    return dict(zip(rows.column("step").to_pylist(), rows.column("value").to_pylist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

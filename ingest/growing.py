@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest._places import parts
+from ingest._places import left_out, left_out_sentence, parts
 from ingest.errors import UnknownContainerError
 from ingest.identify import address_reader, identify_reader
 from ingest.reader import Reader
@@ -67,6 +67,16 @@ def is_collection(where: str, found: tuple[Place, ...]) -> bool:
     return [place.where for place in found] != [where]
 
 
+def passed_over(where: str) -> tuple[str, ...]:
+    """What lies at a path and is in none of its places although it would be read if it stood alone: a sentence for each reason."""
+    if address_reader(where) is not None:
+        return ()
+    try:
+        return tuple(left_out_sentence(why, found) for why, found in left_out(Path(where)).items())
+    except OSError:  # it is going just now
+        return ()
+
+
 def growing(place: Place, clock: Callable[[], float] = time.monotonic) -> Growing:
     """The way to follow what is at a place.
 
@@ -100,4 +110,4 @@ def _split(part: Path, reader: Reader) -> Iterator[Place]:
         yield Place(where=str(part), reader=reader)
 
 
-__all__ = ["NOTHING", "Growing", "Grown", "Place", "growing", "is_collection", "places"]
+__all__ = ["NOTHING", "Growing", "Grown", "Place", "growing", "is_collection", "passed_over", "places"]

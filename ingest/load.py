@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from ingest._experiments import join
+from ingest._ids import id_of, ids_of
 from ingest._merge import merged
 from ingest._places import parts
 from ingest._understand import Wish, understand
@@ -21,8 +19,6 @@ from ingest.identify import address_reader, dialect_named, identify_reader
 from ingest.run import RawLog, ReadProblem, Run
 from ingest.user_mapping import UserMapping
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._]+")
-_LONGEST_ID = 60
 T = TypeVar("T")
 Paths = Path | str | Sequence[Path | str]
 
@@ -155,15 +151,4 @@ def _ids(raws: Iterable[RawLog]) -> list[str]:
     return ids
 
 
-def id_of(raw: RawLog, taken: Container[str]) -> str:
-    """The first of a run's ids that is not taken yet."""
-    return next(name for name in ids_of(raw) if name not in taken)
-
-
-def ids_of(raw: RawLog) -> Iterator[str]:
-    """Ids for a run, without end: its name as it is safe in a URL, that with a hash of name and path, and so on with numbers."""
-    slug = _UNSAFE.sub("-", raw.name).strip("-._")[:_LONGEST_ID] or "run"
-    yield slug
-    hashed = f"{slug}-{hashlib.blake2b(f'{raw.name}|{raw.path}'.encode(), digest_size=3).hexdigest()}"
-    yield hashed
-    yield from (f"{hashed}-{number}" for number in count(1))
+__all__ = ["Paths", "combined", "id_of", "ids_of", "load", "raw_logs", "wished"]

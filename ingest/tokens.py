@@ -116,7 +116,12 @@ def token_log(pieces: Iterable[TokenPiece]) -> TokenLog:
 
 
 def ranges(piece: TokenPiece, names: tuple[str, ...]) -> list[tuple[tuple[Any, Any], ...]] | None:
-    """Smallest and largest value of columns in each row group that has rows, from the footer; None where a range is missing."""
+    """Smallest and largest value of columns in each row group that has rows, from the footer.
+
+    None where a range is missing, and for a piece that is no Parquet file and so has no footer.
+    """
+    if piece.read is not None:
+        return None
     raw = {name: raw for raw, name in piece.rename.items()}
     footer, found = _footer(piece.key), []
     for index in range(footer.num_row_groups):

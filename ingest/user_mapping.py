@@ -49,7 +49,7 @@ def read_mapping(path: Path) -> UserMapping:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ReadError(str(path), expected="a mapping under 1 MiB", found="a larger file", remedy="Is it a mapping?")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as gone:
         raise ReadError(str(path), expected="a mapping file", found=gone.strerror or str(gone), remedy="Check the path.") from gone
     except UnicodeDecodeError as broken:

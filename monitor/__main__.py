@@ -1,7 +1,7 @@
 """The command line: python -m monitor identify | ingest | summarize | check | compare | diagnose | what-if | watch.
 
-Exit codes: 0 nothing found, 1 something found, 2 the input cannot be read or cannot tell. With `--json` standard output holds one
-document and nothing else, an error included; of `watch`, which goes on, a document a line. The schemas are in docs/schema/.
+Exit codes: 0 nothing found, 1 something found, 2 the input cannot be read or cannot tell, 130 broken off (Ctrl-C). With `--json` standard
+output holds one document and nothing else, an error included; of `watch` a document a line. The schemas are in docs/schema/.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import NoReturn
 
 from ingest.discover import discover
 from ingest.errors import RatiometerError
-from monitor.commands._command import UNREADABLE, dump
+from monitor.commands._command import INTERRUPTED, UNREADABLE, dump
+from monitor.commands._ending import leave
+from monitor.commands._terminal import printable_lines
 
 
 class UsageError(RatiometerError):
@@ -41,13 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
             _print(dump(document) if json else text)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough; nothing is left to flush to it
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (RatiometerError, OSError, ValueError) as error:
         return _refuse(error, json=json, indent=None if streams else 1)
     return int(code)
 
 
 def _print(text: str) -> None:
-    print(text, flush=True)
+    print(printable_lines(text), flush=True)
 
 
 def _refuse(error: Exception, *, json: bool, indent: int | None) -> int:
@@ -55,7 +59,7 @@ def _refuse(error: Exception, *, json: bool, indent: int | None) -> int:
     if json and not (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         _print(dump({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=indent))
     else:
-        print(f"ratiometer: {error}", file=sys.stderr)
+        print(printable_lines(f"ratiometer: {error}"), file=sys.stderr)
     return UNREADABLE
 
 
@@ -72,4 +76,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

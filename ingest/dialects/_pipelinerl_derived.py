@@ -20,7 +20,8 @@ Logged = tuple[npt.NDArray[np.int64], Floats]  # steps, rising, and the value at
 
 _ESS_KEYS = ("rl/ratio_new_old_sum", "rl/ratio_new_old_squared_sum", "rl/num_output_tokens_sum")
 _ESS_CAVEAT = "derived: sum² / (tokens · sum of squares) over the tokens of the step, as later versions log rl/ess"
-_LAG, _SAMPLES = "stats/lag", "stats/samples"
+_LAG, SAMPLES = "stats/lag", "stats/samples"
+_GROWTH = "median growth of stats/samples"  # a setting of ours: what is taken where the log's settings say nothing
 _LAGS = (_LAG, *_fast_llm.STALENESS)
 _NO_CONVERSION = (
     "counted in samples; converting it to optimizer steps takes the samples per optimizer step: "
@@ -36,7 +37,7 @@ def derive(raw: RawLog, config: Config, *, ess_caveat: str) -> Derived:
         config: settings under our names.
         ess_caveat: what the loss of this run does to the ratio before it is summed; "" for nothing.
     """
-    logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", *_LAGS, _SAMPLES)}
+    logged = {key: _by_step(raw.scalars, key) for key in (*_ESS_KEYS, "rl/ess", "rl/new_logprobs", "rl/old_logprobs", *_LAGS, SAMPLES)}
     tables, problems = [], []
     if not logged["rl/ess"][0].size:
         caveat = "; ".join(part for part in (_ESS_CAVEAT, ess_caveat) if part)
@@ -45,7 +46,7 @@ def derive(raw: RawLog, config: Config, *, ess_caveat: str) -> Derived:
     tables.append(_joined("log_ratio.total.mean", ("rl/new_logprobs", "rl/old_logprobs"), logged, lambda new, old: new - old, caveat))
     lag = next((key for key in _LAGS if logged[key][0].size), None)
     if lag:
-        steps, counts = logged[_SAMPLES]
+        steps, counts = logged[SAMPLES]
         samples, source = samples_per_step(config, dict(zip(steps.tolist(), counts.tolist(), strict=True)))
         if samples:
             caveat = f"derived: samples divided by {samples:g} samples per optimizer step ({source}); of the oldest response at its start"
@@ -62,18 +63,38 @@ def samples_per_step(config: Config, samples: Mapping[int, float]) -> tuple[floa
         config: settings under our names.
         samples: completed step -> samples consumed so far.
     """
+    said = _of_settings(config)
+    if said[0]:
+        return said
+    known = config if _GROWTH in config else median_growth(config, samples)
+    return float(known.get(_GROWTH, 0.0)), _GROWTH if known.get(_GROWTH) else ""
+
+
+def median_growth(config: Config, samples: Mapping[int, float]) -> Config:
+    """The samples per optimizer step as the log's own count of them says it, where the settings do not; nothing where it does not either.
+
+    Args:
+        config: settings under our names.
+        samples: as `samples_per_step` takes them.
+    """
+    if _of_settings(config)[0]:
+        return {}
+    steps, counts = np.fromiter(samples.keys(), np.float64, len(samples)), np.fromiter(samples.values(), np.float64, len(samples))
+    known = np.isfinite(counts)
+    order = np.argsort(steps[known])
+    steps, counts = steps[known][order], counts[known][order]
+    with np.errstate(over="ignore"):
+        rates = np.diff(counts) / np.diff(steps)
+    rates = rates[rates > 0]  # a resumed run may fall back
+    return {_GROWTH: float(np.median(rates))} if rates.size else {}
+
+
+def _of_settings(config: Config) -> tuple[float, str]:
     if _positive(config.get("trainer.samples_per_step")):
         return float(config["trainer.samples_per_step"]), "trainer.samples_per_step"
     batch, passes = config.get("finetune.train_batch_size"), config.get("finetune.gradient_accumulation_passes")
     if _positive(batch) and _positive(passes):
         return float(batch or 0) * float(passes or 0), "finetune.train_batch_size × finetune.gradient_accumulation_passes"
-    samples = {step: count for step, count in samples.items() if np.isfinite(count)}
-    steps = np.array(sorted(samples), np.float64)
-    if steps.size > 1:
-        rates = np.diff([samples[int(step)] for step in steps]) / np.diff(steps)
-        rates = rates[rates > 0]  # a resumed run may fall back
-        if rates.size:
-            return float(np.median(rates)), "median growth of stats/samples"
     return 0.0, ""
 
 

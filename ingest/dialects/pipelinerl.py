@@ -14,7 +14,7 @@ from ingest.dialect import Derived, Dialect, Key
 from ingest.dialects import _fast_llm
 from ingest.dialects._formulas import together
 from ingest.dialects._pipelinerl_config import RENAMED, settings
-from ingest.dialects._pipelinerl_derived import derive, samples_per_step
+from ingest.dialects._pipelinerl_derived import SAMPLES, derive, median_growth
 from ingest.run import Config, RawLog
 
 _SEQUENCES = "mean over sequences of per-sequence token means, not a token mean"
@@ -149,6 +149,7 @@ DIALECT = Dialect(
     step=("stats/completed_steps",),
     adjust=_adjust,
     derive=_derive,
-    derives_across=lambda config: not samples_per_step(config, {})[0],  # the median over all steps stands in for the setting
+    pooled=SAMPLES,
+    pool=median_growth,
     settings=settings,
 )

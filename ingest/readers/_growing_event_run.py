@@ -37,6 +37,7 @@ class GrowingEvents:
         self._unread: dict[Path, ReadProblem] = {}
         self._handed: dict[Path, int] = {}  # of each file its blocks that were handed out
         self._shape: _Shape = ()
+        self._lost: tuple[ReadProblem, ...] = ()  # that was told
         self._config: dict[str, str | int | float | bool] = {}
         self._looks = 0
 
@@ -53,16 +54,21 @@ class GrowingEvents:
         self._files = {path: file for path, file in self._files.items() if path in found}
         held = {path: len(file.read.blocks) for path, file in self._files.items() if file.read.blocks}
         new = [path for path, blocks in held.items() if blocks > self._handed.get(path, 0)]
-        settings = self._look_below(now=bool(new))
+        settings, unread = self._look_below(now=bool(new)), self._unread_now()
         if held == self._handed and all(stood):
-            return Grown(settings=settings)
+            return Grown(settings=settings, unread=unread if held else ())
         shape, order = self._shaped(), self._ordered()
         anew = not self._handed or not all(stood) or not self._handed.keys() <= held.keys() or shape != self._shape or new != order[-1:]
         fresh = NOTHING.fresh if anew else self._fresh(new[0])
         begun = bool(self._handed) and order[-1:] != [] and order[-1] not in self._handed
         self._handed, self._shape = held, shape
         first, come_to = self._taken_up(order)
-        return Grown(anew=anew, fresh=fresh, settings=settings, restarted_from=first if begun else None, come_to=come_to)
+        return Grown(anew=anew, fresh=fresh, settings=settings, restarted_from=first if begun else None, come_to=come_to, unread=unread)
+
+    def _unread_now(self) -> tuple[ReadProblem, ...]:
+        """What could not be read of the files, if that is other than it was."""
+        before, self._lost = self._lost, tuple(problem for file in self._files.values() for problem in file.unread)
+        return self._lost if self._lost != before else ()
 
     def _taken_up(self, order: list[Path]) -> tuple[int | None, int | None]:
         """The step at which the last file took up again, and how far it has come as long as the files before it were further."""

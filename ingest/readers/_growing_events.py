@@ -1,12 +1,11 @@
 """TensorBoard event files that are being written: each look takes the records that were finished since the one before.
 
 The end of a growing file is not judged: a record that does not fit its checksum, and bytes that are none, may be half written as long as no
-whole record follows them. They are looked at again until one does.
+whole record follows them. They are looked at again until one does, and are not called damaged before.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +33,7 @@ class GrowingEventFile:
         self.firsts = np.zeros(0, np.int64)  # of each tag the smallest step
         self.highest = -1  # step of all
         self._gaps: list[ReadProblem] = []
-        self._rest: list[ReadProblem] = []  # about the end, which is not judged yet
-        self._unsure: list[str] = []  # places of records there that do not fit their checksum
+        self._rest: list[ReadProblem] = []  # that the file ends within a record, which is no damage
 
     def more(self) -> bool:
         """Read on; says whether the file is still the one that it was.
@@ -56,10 +54,12 @@ class GrowingEventFile:
 
     def closed(self) -> EventFile:
         """What has been read, with what is wrong so far."""
-        read = replace(self.read, damaged=deepcopy(self.read.damaged))
-        for place in self._unsure:
-            read.damaged.add(place)
-        return replace(read, problems=[*faults(read), *self._gaps, *self._rest, *not_numbers(read.path, read.others)])
+        return replace(self.read, problems=[*self.unread, *self._rest, *not_numbers(self.read.path, self.read.others)])
+
+    @property
+    def unread(self) -> tuple[ReadProblem, ...]:
+        """What could not be read before the last whole record."""
+        return (*faults(self.read), *self._gaps)
 
     def _read_on(self) -> None:
         offset, size = self._file.offset, _AT_ONCE
@@ -83,14 +83,12 @@ class GrowingEventFile:
         upto = int(np.flatnonzero(good)[-1]) + 1 if good.any() else 0
         end = int(records.starts[upto - 1] + records.lengths[upto - 1]) + FOOT if upto else 0
         before = tuple(gap for gap in records.damaged if gap[0] < end)
-        after = tuple(gap for gap in records.damaged if gap[0] >= end)
         known = Records(starts=records.starts[:upto], lengths=records.lengths[:upto], damaged=before, cut_at=None)
         held = len(self.read.blocks)
         decode(self.read, data, known, good[:upto], base)
         self._note_firsts(held)
         self._gaps += gaps(self.read.path, known, base)
-        self._unsure = [f"byte {base + start - HEAD}" for start in records.starts[upto:].tolist()]
-        self._rest = list(gaps(self.read.path, replace(known, damaged=after, cut_at=records.cut_at), base))
+        self._rest = list(gaps(self.read.path, replace(known, damaged=(), cut_at=records.cut_at), base))
         return end
 
     def _note_firsts(self, held: int) -> None:

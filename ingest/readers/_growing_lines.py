@@ -13,7 +13,7 @@ from ingest.readers._grown import NOTHING, Grown
 from ingest.readers._json import parsed
 from ingest.readers._json_lines import Lines
 from ingest.readers._text import encoding
-from ingest.readers.jsonl import STEP_KEYS, axis_of, log_of, rank_of
+from ingest.readers.jsonl import STEP_KEYS, axis_of, log_of, rank_of, unread
 from ingest.run import RawLog, ReadProblem
 
 _BOM = b"\xef\xbb\xbf"
@@ -39,6 +39,7 @@ class GrowingLines:
         self._looked = 0  # bytes that the axis was looked for in
         self._number = 0  # lines read
         self._handed = 0  # values handed out
+        self._lost = 0  # places that could not be read, of which was told
         self._rest = b""  # a line that is not finished
         self._open = False  # whether the last line that was read has no line break yet
 
@@ -68,7 +69,10 @@ class GrowingLines:
         handed, self._handed, self._told = self._handed, rows, self._told or bool(rows)
         if not handed:
             return Grown(anew=self._told)
-        return Grown(fresh=self._lines.rows.since(handed)) if self._lines else NOTHING
+        if self._lines is None:
+            return NOTHING
+        lost, self._lost = self._lost, self._lines.lost
+        return Grown(fresh=self._lines.rows.since(handed), unread=unread(self._lines) if self._lost > lost else ())
 
     def logs(self) -> tuple[RawLog, ...]:
         """What has been read so far."""

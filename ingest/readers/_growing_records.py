@@ -1,7 +1,7 @@
 """A `.wandb` record file that is being written: each look takes the records that were finished since the one before.
 
 wandb writes the file when it starts and then in blocks, or every so many seconds; between two writes there is nothing to be seen. What
-follows the last whole record is not judged: it may be half written, and is looked at again until another record follows.
+follows the last whole record is not judged, and never called damaged: it may be half written, and is looked at again until another follows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class _Told:
     held: tuple[int, int] = (0, 0)
     media: int = 0
     described: int = 0
+    lost: int = 0
 
 
 class GrowingRecords:
@@ -73,7 +74,7 @@ class GrowingRecords:
         """What has been read so far."""
         if not any(self._told.held):
             return ()
-        losses = replace(self._rest, damaged=[*self._read.losses.damaged, *self._rest.damaged])
+        losses = replace(self._rest, damaged=list(self._read.losses.damaged), cut_at=None)
         closed = replace(self._read, losses=losses, lost=list(self._read.lost))
         count_lost(closed, None)
         return (replace(log_of(closed), path=str(self._shown_as)),)
@@ -113,10 +114,11 @@ class GrowingRecords:
 
     def _grown(self) -> Grown:
         read, told = self._read, self._told
-        self._told = _Told(held=read.history.held, media=len(read.history.values.media), described=read.described)
+        self._told = _Told(held=read.history.held, media=len(read.history.values.media), described=read.described, lost=len(read.lost))
         if not any(told.held):
             told_before, self._told_any = self._told_any, self._told_any or any(self._told.held)
             return Grown(anew=any(self._told.held) or told_before)
         if self._told.media != told.media:
             return Grown(anew=True, settings=True)
-        return Grown(fresh=read.history.since(told.held), settings=self._told.described != told.described)
+        unread = tuple(problem for problem in read.problems() if problem.rows) if self._told.lost > told.lost else ()
+        return Grown(fresh=read.history.since(told.held), settings=self._told.described != told.described, unread=unread)

@@ -67,7 +67,7 @@ class GrowingRun:
             return NOTHING
         anew = steps.anew or not self._told
         self._told = True
-        return Grown(anew=anew, fresh=steps.fresh, pieces=tuple(new), gone=tuple(gone), settings=settings)
+        return Grown(anew=anew, fresh=steps.fresh, pieces=tuple(new), gone=tuple(gone), settings=settings, unread=steps.unread)
 
     def logs(self) -> tuple[RawLog, ...]:
         """What has been read so far; nothing before the first value or token."""

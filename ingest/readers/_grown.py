@@ -23,11 +23,12 @@ class Grown:
     settings: bool = False  # the configuration, or the name
     restarted_from: int | None = None  # the step that the run went back to, where the files themselves say so
     come_to: int | None = None  # the step that it has come to since, as long as it was further before
+    unread: tuple[ReadProblem, ...] = ()  # what could not be read of it so far, where more of that came
 
     @property
     def changed(self) -> bool:
         """Whether there is anything."""
-        return self.anew or self.settings or bool(self.fresh.num_rows or self.pieces or self.gone)
+        return self.anew or self.settings or bool(self.fresh.num_rows or self.pieces or self.gone or self.unread)
 
 
 class Growing(Protocol):

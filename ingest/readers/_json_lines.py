@@ -41,6 +41,11 @@ class Lines:
     _alike: list[list[float]] = field(default_factory=list)  # lines of that shape that wait to be converted
     _numbers: list[int] = field(default_factory=list)
 
+    @property
+    def lost(self) -> int:
+        """How many lines and values could not be read."""
+        return self.broken.count + self.others.count + self.stepless.count
+
     def take(self, number: int, line: bytes, *, is_last: bool) -> None:
         """Add one line's values to what has been read."""
         values = parsed(line)

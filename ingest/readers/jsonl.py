@@ -64,6 +64,16 @@ def _read(path: Path) -> tuple[RawLog, ...]:
     return (log_of(lines),)
 
 
+def unread(lines: Lines) -> tuple[ReadProblem, ...]:
+    """What could not be read of the lines so far."""
+    path = str(lines.path)
+    return (
+        *lines.broken.problems(path, "no JSON object"),
+        *lines.others.problems(path, "neither a number nor a word for one"),
+        *lines.stepless.problems(path, f"no whole number under {lines.axis}, so the values of the line belong to no step"),
+    )
+
+
 def log_of(lines: Lines) -> RawLog:
     """What has been read of a file as a log.
 
@@ -78,9 +88,7 @@ def log_of(lines: Lines) -> RawLog:
     if lines.empty_values:
         notes.append(f"{lines.empty_values} values are null: not logged (or NaN, in logs of older tools that cannot write NaN)")
     problems = (
-        *lines.broken.problems(path, "no JSON object"),
-        *lines.others.problems(path, "neither a number nor a word for one"),
-        *lines.stepless.problems(path, f"no whole number under {lines.axis}, so the values of the line belong to no step"),
+        *unread(lines),
         *((lines.cut,) if lines.cut else ()),
         *(ReadProblem(path=path, place="", what=note, kind=ProblemKind.NOTE) for note in notes),
         *lines.rows.repeated(path),

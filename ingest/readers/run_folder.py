@@ -131,7 +131,7 @@ def described(path: Path) -> Config:
     try:
         if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
             raise ReadError(str(path), expected="a description under 1 MiB", found="a larger file", remedy="Keep data out of run.toml.")
-        return dict(_flat(tomllib.loads(path.read_text(encoding="utf-8")), ""))
+        return dict(_flat(tomllib.loads(path.read_text(encoding="utf-8-sig")), ""))
     except (ValueError, RecursionError) as broken:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise ReadError(str(path), expected="TOML", found=f"text that is not ({broken})", remedy="Correct the file.") from broken
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError
 
-VERSION = 1
+VERSION = 2
 _BUSY_MS = 10_000  # how long to wait for another process; a transaction of ours takes milliseconds
-_TABLES = """
+_FIRST = """
 CREATE TABLE state (
     rule TEXT NOT NULL, run TEXT NOT NULL, phase TEXT NOT NULL, since INTEGER, episode TEXT NOT NULL, nan_episode TEXT NOT NULL,
     due REAL NOT NULL, terms TEXT NOT NULL, updated_at REAL NOT NULL, state TEXT NOT NULL, PRIMARY KEY (rule, run)
@@ -39,6 +39,18 @@ CREATE TABLE acknowledgements (
     id INTEGER PRIMARY KEY, episode TEXT NOT NULL, by TEXT NOT NULL, at REAL NOT NULL
 );
 """
+_SECOND = """
+CREATE TABLE reached (run TEXT PRIMARY KEY, step INTEGER NOT NULL, restarts INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO reached SELECT run, max(newest), 0 FROM (
+    SELECT run, coalesce(json_extract(state, '$.seen.runs[#-1][1]'), json_extract(state, '$.seen.folded')) AS newest FROM state
+) WHERE newest IS NOT NULL GROUP BY run;
+CREATE TABLE unheard (
+    episode TEXT PRIMARY KEY, run TEXT NOT NULL, rule TEXT NOT NULL, notification TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX unheard_of_run ON unheard (run);
+CREATE INDEX outbox_of_rule ON outbox (sink, run, rule, id)
+"""
+_TABLES = (_FIRST, _SECOND)  # what each version added
 
 
 class StoreError(RatiometerError):
@@ -59,12 +71,10 @@ class Database:
             StoreError: it cannot be opened, is no such file, or was made by a later version.
         """
         self.path = path
+        self.remade = 0  # times that the file was gone, or another in its place, and was opened anew
         self._turn = threading.RLock()
         with self._explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.connection = sqlite3.connect(path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
-            self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute("PRAGMA synchronous = FULL")  # what was sent must be known to be sent, after a power cut too
+            self._open()
         self._migrate()
 
     @contextmanager
@@ -76,6 +86,7 @@ class Database:
             StoreError: the file cannot be written.
         """
         with self._turn, self._explained():
+            self._look()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -93,12 +104,40 @@ class Database:
             StoreError: the file cannot be read.
         """
         with self._turn, self._explained():
+            self._look()
             yield self.connection
 
     def close(self) -> None:
         """Close the file."""
         with self._turn:
             self.connection.close()
+
+    def _open(self) -> None:
+        self._known: tuple[int, int] | None = None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.connection = sqlite3.connect(self.path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")  # what was sent must be known to be sent, after a power cut too
+        self._known = self._there()
+
+    def _there(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+    def _look(self) -> None:
+        """Open the file anew where it is no longer the one that is open: what is written into one that was deleted is gone."""
+        if self._known is not None and self._there() == self._known:
+            return
+        if self._known is not None and self.connection.in_transaction:  # of this very thread, which has looked
+            return
+        self._known = None
+        self.connection.close()
+        self._open()
+        self.remade += 1
+        self._migrate()
 
     def _migrate(self) -> None:
         with self.reading() as connection:
@@ -108,10 +147,10 @@ class Database:
         if version == VERSION:
             return
         with self.writing() as connection:
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # another process may have been quicker
-                for statement in _TABLES.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+            version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been quicker
+            for statement in ";".join(_TABLES[version:]).split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ def due(state: State, rule: AlertRule, now: Walked) -> float:
 
 
 def _of(state: State, rule: AlertRule, told: Told, stays: tuple[Stay, ...]) -> Iterator[float]:
-    lasts = any(stay.over is None for stay in stays)
+    lasts = any(stay.over is None and (told.first is None or stay.holds(told.first)) for stay in stays)
     if told.first is None and lasts:
         yield max(state.silenced_until, 0.0 if told.at is None else told.at + rule.cooldown_s)
     if told.first is not None and not lasts:

@@ -40,7 +40,9 @@ def silence_of(  # noqa: PLR0913, PLR0917 - what the machine has at hand
         state = replace(state, news_at=min(now, newest) if begun and young else now, armed=young or not begun)
     elif grew:
         state = replace(state, news_at=now, armed=True)
-    if news.finished:
+    if news.expected:
+        state = replace(state, news_at=now, armed=True)
+    if news.finished or news.came:
         state = replace(state, armed=False)  # for good, unless it grows again
     last = BEFORE_ANY if seen.newest is None else seen.newest
     stay = Stay(last, last)

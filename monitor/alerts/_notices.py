@@ -33,6 +33,8 @@ class News:
 
     restarted_from: int | None = None  # the run went back to this step: what was seen from there on is void
     finished: bool = False  # nothing more will come
+    expected: bool = False  # nothing is there now, and it is waited for from now on
+    came: bool = False  # what was waited for came, under another id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Context:
     compared: Against
     news: News
     now: float
+    asked_anew: bool = False  # the rule's condition, or what it is compared with, is another than before
 
 
 def notices(state: State, rule: AlertRule, events: Iterable[Event], context: Context) -> tuple[int, tuple[Change, ...]]:
@@ -78,7 +81,7 @@ def _notification(state: State, rule: AlertRule, event: Event, context: Context,
         step=step,
         value=value,
         threshold=threshold,
-        gone="" if event.stay is not None else _gone(rule, context.news),
+        gone="" if event.stay is not None else _gone(rule, context),
         firing=state.phase is Phase.FIRING,
         last=last,
     )
@@ -120,10 +123,13 @@ def _shown(state: State, rule: AlertRule, event: Event, context: Context) -> Obs
     return Observation(run=state.run, step=latest, metric=place.metric, value=value, origin=place.origin)
 
 
-def _gone(rule: AlertRule, news: News) -> str:
+def _gone(rule: AlertRule, context: Context) -> str:
     """Why something is over although no value says so."""
+    news = context.news
     if rule.kind is RuleKind.NO_DATA:
         return "the run has ended" if news.finished else "there is new data"
     if news.restarted_from is not None:
         return f"the run went back to step {news.restarted_from}, and the steps it stood on are void"
+    if context.asked_anew:
+        return "the rule, or what it compares with, was changed, and asks the run anew"
     return "the values it stood on were replaced, or are older than what is remembered"

@@ -7,6 +7,7 @@ destination in their order, so that nobody hears that something is over before t
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,12 +57,12 @@ class SinkHealth:
     waiting: int  # notifications that are not there yet
 
 
-def put(connection: sqlite3.Connection, notification: Notification, sinks: Iterable[str], now: float) -> None:
-    """Queue a notification for some destinations; one that is queued already is not queued again."""
+def put(connection: sqlite3.Connection, notification: Notification, sinks: Iterable[str], now: float, key: str = "") -> None:
+    """Queue a notification for some destinations; one that is queued already, by its key, is not queued again."""
     text = notification.to_json()
     connection.executemany(
         "INSERT OR IGNORE INTO outbox (key, sink, run, rule, notification, made_at) VALUES (?, ?, ?, ?, ?, ?)",
-        [(notification.key, sink, notification.run, notification.rule, text, now) for sink in sinks],
+        [(key or notification.key, sink, notification.run, notification.rule, text, now) for sink in sinks],
     )
 
 
@@ -92,6 +93,15 @@ def failed(connection: sqlite3.Connection, identity: int, error: str, retry_at: 
     ).fetchone()
     if row is not None:
         connection.execute(_FAILED, (row[0], now, error))
+
+
+def arrivals(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Key of a notification -> at how many destinations it arrived, and how many it was queued for; without those queued for none."""
+    asked = json.dumps(list(keys))
+    rows = connection.execute(
+        "SELECT key, count(sent_at), count(*) FROM outbox WHERE key IN (SELECT value FROM json_each(?)) GROUP BY key", (asked,)
+    )
+    return {key: (arrived, queued) for key, arrived, queued in rows}
 
 
 def health(connection: sqlite3.Connection) -> tuple[SinkHealth, ...]:

@@ -8,14 +8,14 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from monitor.alerts import _outbox
+from monitor.alerts import _outbox, _unheard
 from monitor.alerts._settings import Policy
 from monitor.alerts.machine import Change, Notification, State
 from monitor.alerts.rule import AlertRule
 
 
 def keep_changes(connection: sqlite3.Connection, policy: Policy, changes: Sequence[Change], now: float) -> list[Notification]:
-    """Write the history of some changes, queue what is told, and return that."""
+    """Write the history of some changes of one rule, queue what is told for whoever is told in words, and return that."""
     told = []
     for notification, withheld in changes:
         connection.execute(
@@ -23,7 +23,7 @@ def keep_changes(connection: sqlite3.Connection, policy: Policy, changes: Sequen
             (notification.run, notification.rule, now, withheld, notification.to_json()),
         )
         if not withheld:
-            _outbox.put(connection, notification, policy.sinks_for(notification.rule, notification.severity), now)
+            _outbox.put(connection, notification, _unheard.heard(connection, policy, notification), now)
             told.append(notification)
     return told
 

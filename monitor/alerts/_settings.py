@@ -9,6 +9,12 @@ from fnmatch import fnmatchcase
 
 from monitor.alerts.rule import NAME, AlertRule, PolicyError, Severity
 
+_SIGNAL = "resync"  # id of the sink that asks trainers
+_NOBODY = {"log", _SIGNAL}
+
+_LAST_PORT = 65535
+PORTS = f"a port from 1 to {_LAST_PORT}, or 0 for none"
+
 Option = str | int | float | bool | tuple[str, ...] | Mapping[str, str]
 
 
@@ -37,6 +43,15 @@ class ResyncSettings:
     host: str = "127.0.0.1"
     port: int = 0  # of the small HTTP endpoint; 0 for none
     file: bool = True  # write resync.json into the run's folder
+
+    def __post_init__(self) -> None:
+        """Refuse what is no port.
+
+        Raises:
+            PolicyError: see above.
+        """
+        if not 0 <= self.port <= _LAST_PORT:
+            raise PolicyError("resync, port", expected=PORTS, found=str(self.port), remedy="Choose a port that is free, for instance 8765.")
 
     def asks(self, rule: str) -> bool:
         """Whether a firing of this rule asks for a resync."""
@@ -77,3 +92,11 @@ class Policy:
     def sinks_for(self, rule: str, severity: Severity) -> tuple[str, ...]:
         """Names of the destinations that a rule's notifications go to."""
         return tuple(sink.name for sink in self.sinks if sink.takes(rule, severity))
+
+    def people_for(self, rule: str, severity: Severity) -> tuple[str, ...]:
+        """The same without those that tell nobody: the log of the process, which is there anyway, and the trainers' signal."""
+        return tuple(sink.name for sink in self.sinks if sink.sink not in _NOBODY and sink.takes(rule, severity))
+
+    def trainers_for(self, rule: str, severity: Severity) -> tuple[str, ...]:
+        """Names of the resync signals among them."""
+        return tuple(sink.name for sink in self.sinks if sink.sink == _SIGNAL and sink.takes(rule, severity))

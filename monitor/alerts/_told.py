@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from monitor.alerts._walk import Stay
-from monitor.alerts.notification import Kind
+from monitor.alerts.notification import SILENCED, Kind
 from monitor.alerts.rule import AlertRule, Severity
 
 
@@ -60,14 +60,15 @@ def settled(told: Told, was: tuple[Stay, ...], now: tuple[Stay, ...], terms: Ter
     other = [stay for stay in now if stay not in same]
     known = [stay if stay.over is not None or terms.seen_to is None else stay._replace(over=terms.seen_to + 1) for stay in was]
     fresh = [stay for stay in other if not any(_overlap(stay, old) for old in known)]
+    before = told
     if told.first is not None:
         aside = [stay for stay in fresh if not stay.holds(told.first)]
-        events += [_event(told, stay, terms, "silenced" if terms.silenced else "late") for stay in aside]
+        events += [_event(told, stay, terms, SILENCED if terms.silenced else "late") for stay in aside]
         told, more = _reminded(told, now, terms)
     else:
         told, more = _begun(told, fresh, now, terms)
     events += more
-    return told, [*events, *_unsaid(told, was, other, events, terms)]
+    return told, [*events, *_unsaid(before, was, other, events, terms)]
 
 
 def _ended(told: Told, now: tuple[Stay, ...], terms: Terms) -> tuple[Told, list[Event]]:
@@ -104,7 +105,7 @@ def _begun(told: Told, fresh: list[Stay], now: tuple[Stay, ...], terms: Terms) -
 def _why_not(told: Told, terms: Terms) -> str:
     """Why nothing new may be told now; a critical does not wait for what was told as a warning."""
     if terms.silenced:
-        return "silenced"
+        return SILENCED
     louder = terms.rule.severity is Severity.CRITICAL and told.severity == Severity.WARNING
     waits = told.at is not None and terms.now < told.at + terms.rule.cooldown_s
     return "cooldown" if waits and not louder else ""
@@ -129,10 +130,10 @@ def _reminded(told: Told, now: tuple[Stay, ...], terms: Terms) -> tuple[Told, li
 
 
 def _opened(told: Told, stay: Stay, terms: Terms) -> Told:
-    again = told.again + (told.highest is not None and stay.first <= told.highest)
+    again = _again(told, stay)
     return Told(
         first=stay.first,
-        episode=f"{terms.name}:{stay.first}" + (f"+{again}" if again else ""),
+        episode=_named(stay, again, terms),
         at=terms.now,
         severity=terms.rule.severity,
         highest=max(stay.first, stay.first if told.highest is None else told.highest),
@@ -146,9 +147,22 @@ def _closed(told: Told) -> Told:
 
 
 def _event(told: Told, stay: Stay, terms: Terms, withheld: str) -> Event:
-    """The beginning of an episode that is not told."""
-    again = f"+{told.again}" if told.again else ""
-    return Event(kind=terms.kind, episode=f"{terms.name}:{stay.first}{again}", stay=stay, withheld=withheld)
+    """The beginning of an episode that is not told, under the id it has if it is told later."""
+    lasting = told.first is not None and stay.holds(told.first)
+    return Event(
+        kind=terms.kind,
+        episode=told.episode if lasting else _named(stay, _again(told, stay), terms),
+        stay=stay,
+        withheld=withheld,
+    )
+
+
+def _again(told: Told, stay: Stay) -> int:
+    return told.again + (told.highest is not None and stay.first <= told.highest)
+
+
+def _named(stay: Stay, again: int, terms: Terms) -> str:
+    return f"{terms.name}:{stay.first}" + (f"+{again}" if again else "")
 
 
 def _overlap(one: Stay, old: Stay) -> bool:

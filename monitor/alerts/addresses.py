@@ -10,6 +10,7 @@ from monitor.alerts.sink import OptionKind, SettingsError, Sink, sink_of, sinks
 
 _EVERYTHING_ELSE = "apprise"
 _WEB = {"http", "https"}
+_LONGEST = 16  # characters of a scheme; what is longer may be a secret that lacks its scheme
 
 
 def settings_of(address: str) -> SinkSettings:
@@ -27,6 +28,7 @@ def settings_of(address: str) -> SinkSettings:
     scheme, colon, rest = meant.partition(":")
     if not colon or not scheme:
         raise SettingsError(where, expected="an address, for instance json://127.0.0.1:9000", found="another text", remedy="Correct it.")
+    _refuse_unknown(scheme.lower(), where, said=not referred)
     sink = _sink(scheme.lower(), meant)
     option = sink.option(sink.address)
     if referred and (option is None or option.kind is not OptionKind.SECRET):
@@ -37,6 +39,27 @@ def settings_of(address: str) -> SinkSettings:
     written = address if option is not None and option.kind is OptionKind.SECRET else rest.removeprefix("//")
     digest = hashlib.blake2b(address.encode(), digest_size=3).hexdigest()
     return SinkSettings(name=f"{sink.id}-{digest}", sink=sink.id, options={sink.address: written} if sink.address else {})
+
+
+def _refuse_unknown(scheme: str, where: str, *, said: bool) -> None:
+    """Refuse a scheme that nobody takes, before anybody asks what in such an address may be secret.
+
+    Args:
+        scheme: in small letters.
+        where: what the setting is called in errors.
+        said: whether it may be repeated.
+    """
+    if any(scheme in sink.schemes for sink in sinks()):
+        return
+    if said and scheme in {sink.id for sink in sinks()}:
+        remedy = f'Write it into the rule file: [[sink]] with sink = "{scheme}" (docs/sinks.md).'
+        raise SettingsError(where, expected="a kind that an address can set up", found=f"{scheme}:", remedy=remedy)
+    from monitor.alerts.sinks.apprise import speaks  # noqa: PLC0415 - as the sinks are: only when one is asked for
+
+    if not speaks(scheme):
+        known = ", ".join(f"{each}:" for each in sorted({each for sink in sinks() for each in sink.schemes}))
+        found = f"{scheme}:, which nobody takes" if said and scheme.isalnum() and len(scheme) <= _LONGEST else "another scheme"
+        raise SettingsError(where, expected=f"{known}, or a scheme of apprise's", found=found, remedy="Correct it (docs/sinks.md).")
 
 
 def _sink(scheme: str, address: str) -> Sink:

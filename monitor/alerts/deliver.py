@@ -12,7 +12,7 @@ from typing import Self
 
 from monitor.alerts._settings import SinkSettings
 from monitor.alerts.backoff import wait_s
-from monitor.alerts.destination import Destination, destination
+from monitor.alerts.destination import Destination, destination, named_secrets
 from monitor.alerts.fields import EXAMPLE
 from monitor.alerts.notification import Notification
 from monitor.alerts.secrets import Origin
@@ -59,7 +59,9 @@ class Delivery:
     ) -> None:
         self._store, self._clock, self._wake, self._turn = store, clock, threading.Event(), threading.RLock()
         self._destinations: dict[str, Destination] = {}
+        self._named: dict[str, SinkSettings] = {}  # all that were ever put, those too that are switched off
         self._workers: dict[str, Worker] = {}
+        self._put_off: set[str] = set()  # names of destinations that are no more; what waits for them waits on
         self._held: dict[int, Queued] = {}
         self._outcomes: list[Outcome] = []  # since the last step
         self._unrecorded: list[Result] = []  # what the store could not take down yet, for instance on a full disk
@@ -69,7 +71,7 @@ class Delivery:
     @property
     def destinations(self) -> tuple[Destination, ...]:
         """Every destination, in the order in which they were put."""
-        return tuple(self._destinations.values())
+        return tuple(each for each in self._destinations.values() if each.name not in self._put_off)
 
     def put(self, settings: SinkSettings, origin: Origin = Origin.FILE) -> None:
         """Add a destination, or put it in the place of the one of its name, for instance when a new run has a folder for its signal.
@@ -77,13 +79,31 @@ class Delivery:
         Raises:
             SettingsError, SecretError: it cannot be set up; one that was there stays as it was.
         """
+        self._named = {**self._named, settings.name: settings}
         if not settings.enabled:
             return
         made = destination(settings, origin)
         with self._turn:
+            self._put_off.discard(made.name)
             self._destinations[made.name] = made
             if made.name not in self._workers:
                 self._workers[made.name] = Worker(partial(self._tell, made.name), made.sink.timeout_s, self._done, made.name)
+
+    def renew(self, sinks: Iterable[SinkSettings], origin: Origin = Origin.FILE) -> None:
+        """Have these destinations, and no others, from now on. What waits for one that is no more waits until it is back.
+
+        Raises:
+            SettingsError, SecretError: one of them cannot be set up; all stay as they were.
+        """
+        given = tuple(sinks)
+        wanted = [settings for settings in given if settings.enabled]
+        for settings in wanted:
+            destination(settings, origin)
+        self._named |= {settings.name: settings for settings in given}
+        with self._turn:
+            self._put_off |= self._destinations.keys() - {settings.name for settings in wanted}
+        for settings in wanted:
+            self.put(settings, origin)
 
     @property
     def busy(self) -> bool:
@@ -140,10 +160,10 @@ class Delivery:
         self.close()
 
     def _tell(self, name: str, notification: Notification) -> None:
-        self._destinations[name].tell(notification)
+        self._destinations[name].tell(notification, named_secrets(self._named.values()))
 
     def _waiting(self) -> int:
-        return sum(health.waiting for health in self._store.sinks() if health.name in self._workers)
+        return sum(health.waiting for health in self._store.sinks() if health.name in {each.name for each in self.destinations})
 
     def _hand_out(self, to: Destination) -> None:
         worker, now = self._workers[to.name], self._clock()  # after what failed was put off: a time before would find it due

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from ingest.errors import ReadError
 from monitor.alerts import quiet
 from monitor.alerts._settings import Option, SinkSettings
-from monitor.alerts.masking import Mask, masker, names_a_secret, shown
+from monitor.alerts.masking import Mask, masker, names_a_secret, secrets_of, shown
 from monitor.alerts.notification import Notification
 from monitor.alerts.secrets import Origin, Secret, is_reference, secret
 from monitor.alerts.sink import OptionKind, Options, SettingsError, Sink, SinkError, sink_of
@@ -52,8 +53,12 @@ class Destination:
                 said.append(str(given))
         return " ".join(said)
 
-    def tell(self, notification: Notification) -> None:
+    def tell(self, notification: Notification, secrets: Iterable[str] = ()) -> None:
         """Tell it one thing.
+
+        Args:
+            notification: what.
+            secrets: those of other destinations, which must not be in what it says either: a command may know them.
 
         Raises:
             SinkError: it did not take it, or its settings no longer hold; nothing secret is in the text, nor behind it as a cause.
@@ -62,7 +67,7 @@ class Destination:
             options = _options(self.settings, self.sink, self.origin)
         except ReadError as gone:  # a variable or file that was there when it was set up
             raise SinkError(str(gone), lasting=True) from None
-        mask = masker(_revealed(options))
+        mask = masker([*_revealed(options), *secrets, *secrets_of(os.environ)])
         failed = _failure(self.sink, options, notification, mask)
         if failed is not None:  # raised out here, where no exception with the secret in it is being handled
             raise failed
@@ -89,6 +94,20 @@ def destination(settings: SinkSettings, origin: Origin = Origin.FILE) -> Destina
         found = masker(_revealed(options))(wrong.found)  # all else in it is our own words
         raise SettingsError(wrong.where, expected=wrong.expected, found=found, remedy=wrong.remedy) from None
     return Destination(settings=settings, sink=sink, origin=origin)
+
+
+def named_secrets(sinks: Iterable[SinkSettings]) -> list[str]:
+    """Every secret that some settings name, as far as it is there."""
+    held = (given for settings in sinks for given in settings.options.values())
+    texts = (text for given in held for text in (given.values() if isinstance(given, Mapping) else (given,)))
+    return [found for text in texts if isinstance(text, str) and is_reference(text) for found in _had(text)]
+
+
+def _had(reference: str) -> tuple[str, ...]:
+    try:
+        return (secret(reference, "").reveal(),)
+    except ReadError:  # whoever needs it says so
+        return ()
 
 
 def refuse_from_page(before: Iterable[SinkSettings], after: Iterable[SinkSettings]) -> None:

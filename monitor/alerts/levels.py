@@ -134,6 +134,23 @@ def threshold(rule: AlertRule, one: Observation, compared: Against, floor: float
     return found.threshold
 
 
+def fixed_threshold(rule: AlertRule, settings: Config, floor: float | None) -> float | None:
+    """Where the threshold lies at every step; None where it is another at each, or not known.
+
+    Args:
+        rule: a rule on a metric.
+        settings: the run's.
+        floor: the run's own floor, for that relation.
+    """
+    if rule.relation is Relation.ABSOLUTE:
+        return rule.threshold
+    if rule.relation is Relation.LIMIT:
+        limit = Against(settings=settings).limit(rule)
+        return None if limit is None else rule.threshold * limit
+    found = _of_floor(rule, math.nan, floor) if rule.relation is Relation.FLOOR else None
+    return None if found is None else found.threshold
+
+
 def not_finite(one: Observation) -> bool:
     """Whether a value is what a rule on non-finite values looks for.
 

@@ -68,6 +68,7 @@ def advance(  # noqa: PLR0913 - as `update`
     news: News = News(),  # noqa: B008 - frozen
 ) -> tuple[State, tuple[Change, ...]]:
     """The same, with the changes that are not told and why."""
+    asked_anew = bool(state.sign) and state.sign != compared.sign(rule)
     state = _set_back(_same_condition(state, compared.sign(rule)), now)
     was = walked(state.seen.base, state.seen.runs, rule.hold)
     seen = state.seen if news.restarted_from is None else back_to(state.seen, news.restarted_from)
@@ -80,7 +81,8 @@ def advance(  # noqa: PLR0913 - as `update`
     told_nan, more = settled(state.told_nan, was.nan, is_now.nan, _terms(state, rule, now, nan=True))
     more = [replace(event, of_nan=True) for event in more]
     after = replace(state, seen=seen, told=told, told_nan=told_nan, phase=is_now.end.phase, since=_since(is_now))
-    count, changes = notices(after, rule, [*events, *more], Context(read=read, compared=compared, news=news, now=now))
+    context = Context(read=read, compared=compared, news=news, now=now, asked_anew=asked_anew)
+    count, changes = notices(after, rule, [*events, *more], context)
     return replace(after, seen=folded(seen, rule.hold), count=count, due=due(after, rule, is_now)), changes
 
 

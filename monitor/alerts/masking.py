@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 HIDDEN = "***"
@@ -14,6 +14,11 @@ LOCAL = frozenset({"log", "syslog", "dbus", "glib", "gnome", "kde", "qt", "macos
 _SECRET_NAME = re.compile(r"auth|token|secret|passw|pwd|api.?key|^key$|cookie|signature|^sig$", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w~.+/=@-]{16,}")
 _MACHINE_MADE = re.compile(r"(?=.*[A-Za-z])(?:\D*\d){3}|(?=.*[A-Z])(?=.*[a-z]).*\d|[A-Za-z0-9+/]{32,}")  # not named by a person
+_SECRET_VARIABLE = re.compile(  # of the environment; TOKENIZERS_PARALLELISM holds none
+    r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|WEBHOOK|COOKIE|AUTH|_PWD|_PASS|_DSN)S?(_|\d|$)", re.IGNORECASE
+)
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", "0", "1"})  # switches, which hide nothing
+_LINE = 16  # characters from which a line of a secret of several is hidden by itself
 _LONG = 6  # characters from which a secret is hidden inside of words as well
 _CREDENTIAL_HEADERS = ("Basic", "Bearer", "Token")
 
@@ -61,6 +66,17 @@ def names_a_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(name))
 
 
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """The values of an environment that are secret by the name of their variable, or by a password in their address."""
+    named = [value for name, value in environment.items() if _SECRET_VARIABLE.search(name) or _has_password(value)]
+    return [value for value in named if value.strip().lower() not in _WORDS]
+
+
+def _has_password(address: str) -> bool:
+    parts = _split(address)
+    return parts is not None and "://" in address and ":" in parts.netloc.rpartition("@")[0]
+
+
 def masker(secrets: Iterable[str]) -> Mask:
     """A function that takes these secrets, each of their parts, and their encoded forms out of a text."""
     pieces = sorted({piece for each in secrets for piece in _pieces(each)}, key=len, reverse=True)
@@ -74,7 +90,7 @@ def masker(secrets: Iterable[str]) -> Mask:
 def _pieces(secret: str) -> set[str]:
     """A secret and what libraries make of it: decoded, encoded, split into the parts of an address, joined to credentials."""
     parts = _split(secret)
-    found = {secret}
+    found = {secret, *(line for line in secret.splitlines() if len(line) >= _LINE)}
     if parts is not None and parts.scheme and secret[len(parts.scheme) :].startswith("://"):
         found |= _parts(parts)
     elif secret.partition(" ")[0] in _CREDENTIAL_HEADERS:

@@ -10,6 +10,8 @@ from typing import Any, Self
 from monitor.alerts._plain import from_plain, plain
 from monitor.alerts.rule import Severity
 
+SILENCED = "silenced"  # why something is not told: somebody asked not to be told
+
 
 class Kind(StrEnum):
     """Which change of state is told."""
@@ -43,6 +45,11 @@ class Notification:
     def key(self) -> str:
         """No two that are told have the same."""
         return f"{self.episode}:{self.kind}" + (f":{self.number}" if self.number else "")
+
+    @property
+    def of_nan(self) -> bool:
+        """Whether it is about a stretch without a number."""
+        return self.episode.startswith(f"{self.rule}:{self.run}:nan:")
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON has it; a number that is not finite is the text "nan", "inf" or "-inf"."""

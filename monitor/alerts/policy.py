@@ -56,7 +56,7 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise PolicyError(str(path), expected="a rule file under 1 MiB", found="a larger file", remedy="Is it a rule file?")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors of Windows begin files so
     except OSError as gone:
         raise PolicyError(str(path), expected="a rule file", found=gone.strerror or str(gone), remedy="Check the path.") from gone
     except UnicodeDecodeError as broken:

@@ -18,7 +18,7 @@ from monitor.record.resync import ENDPOINT, TAKEN_ENDPOINT, pending, take
 
 _MOST_BYTES = 4096
 _PATIENCE_S = 5.0  # with a client that says nothing
-_SHOWN = ("run", "episode", "step", "rule", "reason", "asked_at")
+_SHOWN = ("run", "episode", "step", "rule", "reason", "asked_at", "signal")
 Answer = tuple[HTTPStatus, Mapping[str, Any]]
 
 
@@ -41,9 +41,9 @@ class ResyncEndpoint:
     def __init__(self, places: Places, host: str = "127.0.0.1", port: int = 0) -> None:
         try:
             self._server = _Server((host, port), _Handler)
-        except OSError as failed:
-            where, remedy = f"resync endpoint {host}:{port}", "Choose another port (--resync-port)."
-            raise EndpointError(where, expected="a free port", found=failed.strerror or str(failed), remedy=remedy) from None
+        except (OSError, OverflowError) as failed:
+            where, found = f"resync endpoint {host}:{port}", getattr(failed, "strerror", None) or str(failed)
+            raise EndpointError(where, expected="a free port", found=found, remedy="Choose another port (--resync-port).") from None
         self._server.places, self._server.asked_as = places, _names(host)
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="resync endpoint", daemon=True)
         self._thread.start()
@@ -152,7 +152,9 @@ def _asked(places: Places, run: str) -> Answer:
         signal = pending(folder)
     except (OSError, ValueError) as failed:
         return _wrong(HTTPStatus.INTERNAL_SERVER_ERROR, f"a signal that can be read ({type(failed).__name__})")
-    return HTTPStatus.OK, {"resync": signal is not None, **{name: signal[name] for name in _SHOWN if signal and name in signal}}
+    if signal is None:
+        return HTTPStatus.OK, {"resync": False, **_unknown(places, run)}
+    return HTTPStatus.OK, {"resync": True, **{name: signal[name] for name in _SHOWN if name in signal}}
 
 
 def _taken(places: Places, said: Any) -> Answer:  # noqa: ANN401 - whatever somebody sends
@@ -161,7 +163,7 @@ def _taken(places: Places, said: Any) -> Answer:  # noqa: ANN401 - whatever some
     if folder is None or not isinstance(step, int) or not isinstance(signal, (str, type(None))):
         return _wrong(HTTPStatus.BAD_REQUEST, '{"run": "NAME", "step": 12}')
     try:
-        return HTTPStatus.OK, {"taken": folder.is_dir() and take(folder, signal or "", step)}
+        return HTTPStatus.OK, {"taken": folder.is_dir() and take(folder, signal or "", step), **_unknown(places, run or "")}
     except (OSError, ValueError) as failed:
         return _wrong(HTTPStatus.INTERNAL_SERVER_ERROR, f"a folder that can be written ({type(failed).__name__})")
 
@@ -171,6 +173,14 @@ def _folder(places: Places, run: str) -> Path | None:
     if run:
         return places.of(run)
     return next(iter(places.folders.values())) if len(places.folders) == 1 else None
+
+
+def _unknown(places: Places, run: str) -> dict[str, str]:
+    """What to say of a run that is not watched. It is no refusal: a trainer may begin before its log does."""
+    known = {*list(places.folders), *list(places.watched)}
+    if not run or run in known:
+        return {}
+    return {"error": f"no run {run!r} is watched so far; those that are: {', '.join(sorted(known)) or 'none'}"}
 
 
 def _wrong(status: HTTPStatus, expected: str) -> Answer:

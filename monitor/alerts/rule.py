@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from unicodedata import normalize
 
 from ingest.errors import ReadError
 
@@ -116,7 +117,7 @@ class AlertRule:
 
     def applies(self, run: str) -> bool:
         """Whether the rule is in force for a run, by its id."""
-        return self.enabled and any(fnmatchcase(run, glob) for glob in self.runs)
+        return self.enabled and any(fnmatchcase(run, normalize("NFC", glob)) for glob in self.runs)  # as ids are
 
     def __str__(self) -> str:
         """The condition as one writes it down: `ess.lag.token < 0.5`."""

@@ -7,15 +7,17 @@ again and come to the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitor.alerts import _outbox, _rows
+from monitor.alerts import _outbox, _reached, _rows, _signals, _unheard
 from monitor.alerts._database import Database, DiskFullError, StoreError
 from monitor.alerts._outbox import Queued, SinkHealth
+from monitor.alerts._reached import Reached
 from monitor.alerts._settings import Policy
-from monitor.alerts.machine import NOTHING, Against, News, Notification, Observation, State, acknowledge, advance, silence
+from monitor.alerts.machine import NOTHING, Against, News, Notification, Observation, State, acknowledge, advance, episodes, silence
+from monitor.alerts.rule import RuleKind
 from monitor.store import home
 
 FILE = "alerts.sqlite"
@@ -54,6 +56,12 @@ class AlertStore:
         """
         self._database = Database(home() / FILE if path is None else path)
         self.path = self._database.path
+        self._reached: tuple[tuple[int, ...], Mapping[str, Reached]] = ((), {})  # as it was last read
+
+    @property
+    def remade(self) -> int:
+        """How often the file was deleted, or another put in its place, while it was open; it is then begun anew, and knows nothing."""
+        return self._database.remade
 
     def close(self) -> None:
         """Close the file."""
@@ -97,12 +105,15 @@ class AlertStore:
             StoreError: the file cannot be written.
         """
         rules = policy.rules_for(run)
+        late = False
         if not observations and news == News():
             with self._database.reading() as connection:
                 rules = _rows.due(connection, rules, run, now)
-        if not rules:
+                late = _unheard.waiting(connection, policy, run)
+        if not rules and not late:
             return ()
         told: list[Notification] = []
+        states = []
         with self._database.writing() as connection:
             for rule in rules:
                 before, terms = _rows.kept(connection, rule.id, run), _rows.terms_of(rule)
@@ -110,7 +121,26 @@ class AlertStore:
                 if changes or state.to_json() != before.text or terms != before.terms or before.at > now:
                     _rows.keep(connection, state, now, terms)
                 told += _rows.keep_changes(connection, policy, changes, now)
+                for trainer in policy.trainers_for(rule.id, rule.severity) if rule.kind is not RuleKind.NO_DATA else ():
+                    _signals.put(connection, trainer, state, episodes(state, rule.hold).end.firing, changes, now)
+                states.append(state)
+            if observations or news.restarted_from is not None:
+                _reached.keep(connection, run, states, news)
+            _unheard.catch_up(connection, policy, run, now)
         return tuple(told)
+
+    def reached(self) -> Mapping[str, Reached]:
+        """Run -> how far it has come, and how often it went back; to be asked before a log is read that is compared with it.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._database.reading() as connection:
+            others = connection.execute("PRAGMA data_version").fetchone()[0]
+            version = (self._database.remade, others, connection.total_changes)  # which file, others' writes, and ours
+            if version != self._reached[0]:
+                self._reached = (version, _reached.every(connection))
+            return self._reached[1]
 
     def claim(self, now: float, lease_s: float = LEASE_S, sinks: Sequence[str] | None = None) -> Queued | None:
         """Hand out the oldest notification that nobody holds, for some destinations or any; None where there is none.
@@ -152,6 +182,11 @@ class AlertStore:
             ).fetchall()
         return tuple(Past(id=row[0], notification=Notification.from_json(row[1]), withheld=row[2], at=row[3]) for row in rows)
 
+    def arrivals(self, pasts: Iterable[Past]) -> Mapping[str, tuple[int, int]]:
+        """Key of a notification -> at how many destinations it arrived, and how many it goes to; none where there are none."""
+        with self._database.reading() as connection:
+            return _outbox.arrivals(connection, {past.notification.key for past in pasts if not past.withheld})
+
     def silence(self, rule: str, run: str, until: float, *, by: str, now: float) -> None:
         """Tell nothing of a rule in a run before `until`; see `machine.silence`. A time that is past ends a silence."""
         with self._database.writing() as connection:
@@ -182,8 +217,8 @@ class AlertStore:
     def forget(self, run: str) -> None:
         """Drop everything about a run, and what of it waits to be sent."""
         with self._database.writing() as connection:
-            for table in ("state", "history", "outbox", "silences"):
-                connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - four names of ours
+            for table in ("state", "history", "outbox", "silences", "reached", "unheard"):
+                connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - six names of ours
 
 
-__all__ = ["FILE", "LEASE_S", "AlertStore", "DiskFullError", "Past", "Queued", "Silence", "SinkHealth", "StoreError"]
+__all__ = ["FILE", "LEASE_S", "AlertStore", "DiskFullError", "Past", "Queued", "Reached", "Silence", "SinkHealth", "StoreError"]

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from ingest.identify import address_reader
 from ingest.load import load
 from ingest.run import ProblemKind, ReadProblem, Run
 from ingest.user_mapping import read_mapping
+from monitor.commands._terminal import printable
 from monitor.metrics.frame import metric_frame_with_problems
 
 Document = dict[str, Any]
 Framed = tuple[Run, pa.Table]
 OK, FOUND, UNREADABLE = 0, 1, 2  # exit codes: nothing found, something found, cannot be read
+INTERRUPTED = 130  # as shells have it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +88,19 @@ def _empty(path: Path) -> ReadError:
 
 def _framed(run: Run) -> Framed:
     """One run; progress goes to standard error where somebody is watching it."""
-
-    def progress(done: int, total: int) -> None:
-        sys.stderr.write(f"\r{run.name}: {done} of {total} row groups" + ("\n" if done == total else ""))
-
-    frame, problems = metric_frame_with_problems(run, progress=progress if sys.stderr.isatty() else None)
+    told = partial(progress("row groups"), run.name) if sys.stderr.isatty() else None
+    frame, problems = metric_frame_with_problems(run, progress=told)
     return replace(run, problems=(*run.problems, *problems)), frame
+
+
+def progress(what: str) -> Callable[[str, int, int], None]:
+    """Says on standard error how much of a run is done, in one line that is written over."""
+
+    def say(run: str, done: int, total: int) -> None:
+        sys.stderr.write(f"\r{printable(run)}: {done} of {total} {what}" + ("\n" if done == total else ""))
+        sys.stderr.flush()
+
+    return say
 
 
 def problems_of(run: Run) -> list[Document]:

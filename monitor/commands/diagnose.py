@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from ingest.run import Run
 from monitor.commands._command import FOUND, OK, Command, Document, framed_or_refused, number, problem_lines, problems_of, reading_arguments
@@ -28,9 +31,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
     seeds = references(given.reference, given)
     read = framed_or_refused(given.path, given)
-    told = [diagnose(case_of(run, frame, {name: other for name, (_, other) in seeds.items()})) for run, frame in read]
+    told = [_told(run, frame, {name: other for name, (_, other) in seeds.items()}) for run, frame in read]
     runs = (*(run for run, _ in read), *(run for run, _ in seeds.values()))
-    first = min(told, key=lambda each: LAYERS.index(each.layer) if each.layer else len(LAYERS))
+    first = min(told, key=lambda each: LAYERS.index(each.layer) if each.layer else len(LAYERS) + (not each.unplaced))
     document = {
         "verdict": first.verdict if len(told) == 1 else f"{first.run.name}: {first.verdict}",
         "layer": first.layer,
@@ -40,7 +43,21 @@ def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
         "references": list(seeds),
         "problems": [each for run in runs for each in problems_of(run)],
     }
-    return (FOUND if first.layer else OK), document, "\n".join([*_text(told), *problem_lines(runs)])
+    found = any(each.layer or each.unplaced for each in told)
+    return (FOUND if found else OK), document, "\n".join([*_text(told), *problem_lines(runs)])
+
+
+def _told(run: Run, frame: pa.Table, references: dict[str, pa.Table]) -> Diagnosis:
+    """One run diagnosed; its portrait takes longer than its metrics, so how far it is goes to standard error where somebody is watching."""
+
+    def progress(steps: int) -> None:
+        sys.stderr.write(f"\r{run.name}: {steps} steps portrayed")
+
+    watched = sys.stderr.isatty()
+    case = case_of(run, frame, references, progress if watched else None)
+    if watched and case.portrait is not None:
+        sys.stderr.write("\n")
+    return diagnose(case)
 
 
 def _summary(told: Diagnosis) -> Document:
@@ -83,6 +100,7 @@ def _evidence(each: Evidence) -> Document:
         "says": each.says,
         "value": number(each.value),
         "threshold": number(each.threshold),
+        "unit": each.unit,
         "source": each.source,
         "steps": list(each.steps),
         "origin": each.origin,

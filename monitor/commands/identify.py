@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.growing import passed_over
 from ingest.identify import dialects, readers
 from ingest.run import ProblemKind, ReadProblem, Run
 from monitor.commands._command import OK, Command, Document, problem_lines, problems_of, read, reading_arguments
@@ -23,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    runs = read(given.path, given)
+    runs = _with_left_out(given.path, read(given.path, given))
     document = {
         "container": _each(run.container for run in runs),
         "dialect": _each(run.dialect for run in runs),
@@ -32,6 +34,12 @@ def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
         "problems": [each for run in runs for each in problems_of(run)],
     }
     return OK, document, _text(runs)
+
+
+def _with_left_out(path: Path, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The runs, the first with what is left out at the path: it is about none of them."""
+    said = (ReadProblem(path=str(path), place="beside the runs", what=what, kind=ProblemKind.NOTE) for what in passed_over(str(path)))
+    return (replace(runs[0], problems=(*runs[0].problems, *said)), *runs[1:])
 
 
 def _each(names: Iterable[str]) -> str:

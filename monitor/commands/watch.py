@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import localtime, strftime
-from types import FrameType
 
 from ingest.errors import RatiometerError
 from ingest.user_mapping import read_mapping
-from monitor.alerts.policy import Policy, RuleKind, Severity, default_policy, read_policy
+from monitor.alerts.policy import Policy, PolicyError, RuleKind, Severity
 from monitor.alerts.resync import places
 from monitor.alerts.resync_endpoint import ResyncEndpoint
+from monitor.alerts.rule_file import RuleFile
 from monitor.alerts.store import AlertStore
-from monitor.commands._command import FOUND, OK, Command, Document, dump, reading_arguments
+from monitor.commands._command import FOUND, OK, Command, Document, dump, progress, reading_arguments
+from monitor.commands._ending import Ending, ended_by_signals
 from monitor.commands._references import references
+from monitor.commands._terminal import printable
 from monitor.watch.event import Event, EventKind
-from monitor.watch.loop import Options, Watcher
+from monitor.watch.loop import Watcher
+from monitor.watch.options import Options
 
 _LEAST_POLL_S = 0.05
 
@@ -33,7 +35,7 @@ class NothingToWatch(RatiometerError):  # noqa: N818  it is an answer as much as
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     where = "a log, a run folder, a folder of runs, or wandb:entity/project[/run]; it may come later"
-    rules = "rules, destinations and the resync signal (docs/alerts.md); the shipped rules where not given"
+    rules = "rules, destinations and the resync signal (docs/alerts.md); else those of the Alerts page, else those that are shipped"
     port = "answer trainers that ask whether to resynchronise, on this port of this machine (docs/sinks.md)"
     parser.add_argument("path", nargs="+", metavar="PATH", help=where)
     parser.add_argument("--rules", type=Path, metavar="FILE", help=rules)
@@ -46,22 +48,41 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
-    policy = _policy(given)
+    rules = RuleFile(given.rules, partial(_adapted, given))
+    policy = rules.policy
     frames = tuple(frame for _, frame in references(given.reference, given).values())
     mapping = read_mapping(given.map) if given.map else None
-    options = Options(notify=tuple(given.notify), references=frames, poll_s=given.poll, dialect=given.dialect, mapping=mapping)
+    options = Options(
+        notify=tuple(given.notify),
+        references=frames,
+        poll_s=given.poll,
+        dialect=given.dialect,
+        mapping=mapping,
+        rules=rules,
+        progress=progress("steps") if sys.stderr.isatty() else None,
+    )
+    if given.once:
+        with _watcher(given, policy, options) as watcher:
+            return _once(watcher)
+    with ended_by_signals(OK) as ending, _watcher(given, policy, options, ending) as watcher:
+        watcher.run(lambda: ending.asked)
+    return OK, {}, ""
+
+
+@contextmanager
+def _watcher(given: argparse.Namespace, policy: Policy, options: Options, ending: Ending | None = None) -> Iterator[Watcher]:
+    """A watcher with all that it needs; what is being sent when it ends has a moment."""
     with ExitStack() as stack:
         store = AlertStore()
         stack.callback(store.close)
         watcher = Watcher(given.path, policy, store, _say_json if given.json else _say_text, options)
         stack.callback(watcher.close)
-        if policy.resync.port:
-            stack.enter_context(ResyncEndpoint(places(policy.resync, watcher.folders), policy.resync.host, policy.resync.port))
-        if given.once:
-            return _once(watcher)
-        with suppress(KeyboardInterrupt), _ended_by(signal.SIGTERM):
-            watcher.run()
-    return OK, {}, ""
+        resync = policy.resync
+        if resync.port:
+            stack.enter_context(ResyncEndpoint(places(resync, watcher.folders, watcher.runs), resync.host, resync.port))
+        if ending is not None:
+            stack.callback(ending.left.set)  # the first to be called
+        yield watcher
 
 
 def _once(watcher: Watcher) -> tuple[int, Document, str]:
@@ -71,13 +92,15 @@ def _once(watcher: Watcher) -> tuple[int, Document, str]:
     return (FOUND if firing else OK), {}, ""
 
 
-def _policy(given: argparse.Namespace) -> Policy:
-    """The rules of the file, or those that are shipped; a port on the command line also says which rules ask for a resync, if none does."""
-    policy = read_policy(given.rules) if given.rules else default_policy()
+def _adapted(given: argparse.Namespace, policy: Policy) -> Policy:
+    """The rules as they are read; a port on the command line also says which of them ask for a resync, if none does."""
     if given.resync_port is None:
         return policy
     critical = tuple(rule.id for rule in policy.rules if rule.kind is RuleKind.METRIC and rule.severity is Severity.CRITICAL)
-    return replace(policy, resync=replace(policy.resync, port=given.resync_port, rules=policy.resync.rules or critical))
+    try:
+        return replace(policy, resync=replace(policy.resync, port=given.resync_port, rules=policy.resync.rules or critical))
+    except PolicyError as wrong:
+        raise PolicyError("--resync-port", expected=wrong.expected, found=wrong.found, remedy=wrong.remedy) from None
 
 
 def _seconds(text: str) -> float:
@@ -97,25 +120,8 @@ def _say_json(event: Event) -> None:
 
 
 def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{printable(line)}\n")
     sys.stdout.flush()
-
-
-@contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """Let a signal end the loop as Ctrl-C does, so that what is being sent has a moment."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 COMMAND = Command(

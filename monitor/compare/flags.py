@@ -107,7 +107,7 @@ def _bounded(frame: pa.Table, found: Series, rule: Rule) -> tuple[Series, str]:
 
 
 def candidates(metric: str) -> tuple[tuple[str, str], ...]:
-    """The metric, then what stands in for a lag that the log does not separate (the total, else a framework's discrepancy), each in words."""
+    """The metric, then what stands in for a lag that the log does not separate (the total, else the discrepancy), each in words."""
     own = (metric, metric)
     if ".lag." not in metric:
         return (own,)

@@ -147,7 +147,7 @@ def _state(case: Case, shape: Shape, uneven: float) -> tuple[State, str]:
 
 def _from_log(case: Case, found: Logged) -> Seen | Skipped:
     if found.move is Move.UNKNOWN:
-        return Skipped(why="too few steps to see how the gap moves with the weights", record=("engine.enable_prefix_caching",))
+        return Skipped(why="too few steps to see how the gap moves with the weights", record=("more steps",))
     if found.move is Move.JUMP_AND_STAY:
         return Seen(state=State.DAMAGED, logged=found, since=found.jump_step)
     if found.move is Move.JUMP_AND_GROW:

@@ -39,11 +39,6 @@ class Mixture:
         """Share of tokens beyond ln 2."""
         return self.far / self.tokens if self.tokens else math.nan
 
-    @property
-    def giant_share(self) -> float:
-        """Share of tokens beyond GIANT."""
-        return self.giants / self.tokens if self.tokens else math.nan
-
 
 def mixture(portrait: Portrait) -> Mixture:
     """Look at all tokens of a run."""

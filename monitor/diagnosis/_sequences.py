@@ -46,10 +46,6 @@ class Sequences:
         """Standard error of the mean ratio over n tokens, responses being independent; NaN with fewer than two."""
         return _clustered(self.weight, self.n, n)
 
-    def mean_error(self, n: float) -> float:
-        """Standard error of the mean gap over n tokens, responses being independent; NaN with fewer than two."""
-        return _clustered(self.x, self.n, n)
-
 
 def sequences(tokens: StepTokens) -> Sequences:
     """The table of one step."""

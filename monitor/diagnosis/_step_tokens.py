@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,34 +111,30 @@ def steps(run: Run) -> Iterator[StepTokens]:
 
 
 def tables(log: TokenLog, columns: frozenset[str]) -> Iterator[tuple[int, pa.Table]]:
-    """Rows of each step, put together from all row groups that have some; a step is let go when no later row group can hold it.
+    """Rows of each step, put together from all row groups that have some; a step is let go when no later row group begins so early.
 
     Args:
         log: the run's tokens.
         columns: canonical columns to read; `step` has to be among them.
     """
-    groups = [(piece, index, span) for piece in log.pieces for index, span in enumerate(_spans(piece))]
-    last = {}
-    for place, (_, _, span) in enumerate(groups):
-        for step in range(span[0], span[1] + 1) if span else ():
-            last[step] = place
-    whole = any(span is None for _, _, span in groups)
+    groups = [(piece, index) for piece in log.pieces for index in range(piece.row_groups)]
+    first = [low for piece in log.pieces for low in _first_steps(piece)]
+    later = [*np.minimum.accumulate(first[::-1])[::-1][1:], math.inf]  # of all groups that follow
     waiting: dict[int, list[pa.Table]] = {}
-    for place, (piece, index, _) in enumerate(groups):
+    for (piece, index), earliest in zip(groups, later, strict=True):
         table, _ = read_row_group(piece, index, columns)
         for step in pc.unique(table.column("step")).to_pylist():
             waiting.setdefault(step, []).append(table.filter(pc.equal(table.column("step"), step)))
-        done = [] if whole else [step for step in waiting if last[step] <= place]
-        yield from ((step, pa.concat_tables(waiting.pop(step), promote_options="default")) for step in sorted(done))
-    yield from ((step, pa.concat_tables(waiting.pop(step), promote_options="default")) for step in sorted(waiting))
+        for step in sorted(step for step in waiting if step < earliest):
+            yield step, pa.concat_tables(waiting.pop(step), promote_options="default")
 
 
-def _spans(piece: TokenPiece) -> list[tuple[int, int] | None]:
-    """First and last step of each row group; None where the footer does not say, or it would be a range of many steps."""
+def _first_steps(piece: TokenPiece) -> list[float]:
+    """First step of each row group; minus infinity where the footer does not say, so that everything before it has to wait."""
     found = ranges(piece, ("step",))
     if found is None or len(found) != piece.row_groups:
-        return [None] * piece.row_groups
-    return [(int(low), int(high)) for ((low, high),) in found]
+        return [-math.inf] * piece.row_groups
+    return [float(low) for ((low, _),) in found]
 
 
 def _of(step: int, table: pa.Table) -> StepTokens | None:

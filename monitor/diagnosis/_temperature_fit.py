@@ -40,10 +40,6 @@ class Fit:
         away = abs(self.slope - 1)
         return self.slope > 0 and away > max(effect, errors * self.error) and self.explained > share
 
-    def engine_temperature(self) -> tuple[float, float]:
-        """What the trainer divides by and the engine does not, with its error."""
-        return 1 / self.slope, self.error / self.slope**2
-
     def agrees(self, temperature: float | None, fitted: float, error: float) -> bool:
         """Whether a fitted temperature is the one of the settings."""
         return temperature is not None and abs(temperature - fitted) < max(_AGREES, 3 * error)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.run import Run
-from monitor.compare.headline import Comparison, compare
 from monitor.diagnosis.portrait import Portrait
 from monitor.metrics.series import Series, series
 
@@ -60,7 +59,7 @@ class Case:
             return None
         try:
             return float(found.value)
-        except ValueError:
+        except (ValueError, OverflowError):  # a whole number may be too large for any float
             return None
 
     def truth(self, name: str) -> bool | None:
@@ -73,11 +72,6 @@ class Case:
     def void(self) -> bool:
         """Whether the mean-ratio and sign tests say nothing: rows were filtered, or the tokens were not sampled by the engine."""
         return self.run.config.get("tokens.filtered") is True or self.run.config.get("tokens.sampled") is False
-
-    @cached_property
-    def comparison(self) -> Comparison | None:
-        """The run beside its reference; None without one."""
-        return compare(self.frame, dict(self.references), name=self.run.name) if self.references else None
 
     def reference(self, metric: str) -> tuple[Series, ...]:
         """The metric in each seed of the reference that has it."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ingest.discover import discover
 from ingest.run import Run
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import LAYERS, Finding, Fix, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import LAYERS, Finding, Fix, Layer, Outcome, Severity, Skipped
 from monitor.diagnosis.portrait import portray
 from monitor.diagnosis.rule import Rule
 from monitor.metrics.frame import metric_frame_with_problems
@@ -74,15 +74,18 @@ class Diagnosis:
         """The layer of the first fault; None where none was found."""
         return self.first.rule.layer if self.first else None
 
+    @property
+    def unplaced(self) -> tuple[Answer, ...]:
+        """Gaps that are large, and that this log cannot put down to a layer."""
+        return tuple(one for one in self.answers if _unplaced(one))
+
     def state(self, layer: Layer) -> State:
         """What is known about a layer."""
         own = [one for one in self.answers if one.rule.layer is layer]
         if any(one.at_fault for one in own):
             return State.FAULT
-        if any(isinstance(one.outcome, Finding) and one.outcome.only_a_size for one in own):
-            return State.UNKNOWN
         keystones = [one for one in own if one.rule.keystone]
-        if not keystones or any(isinstance(one.outcome, Skipped) for one in keystones):
+        if any(map(_unplaced, own)) or not keystones or any(isinstance(one.outcome, Skipped) for one in keystones):
             return State.UNKNOWN
         return State.PARTLY if any(_lacks(one) for one in own) else State.CLEAR
 
@@ -93,15 +96,21 @@ class Diagnosis:
             more = len({one.rule.layer for one in self.answers if one.at_fault}) - 1
             later = f"; {more} later {'layer has' if more == 1 else 'layers have'} findings too: mend this one first" if more else ""
             return f"{self.first.rule.layer.words}: {self.first.outcome.what}{later}"
-        unplaced = next((one.outcome for one in self.findings if isinstance(one.outcome, Finding) and one.outcome.only_a_size), None)
         open_layers = {state: self._in(state) for state in (State.UNKNOWN, State.PARTLY)}
         if not any(open_layers.values()):
             return "nothing found: engine and trainer agree, as far as these logs can show"
-        record = _to_record(one.outcome for one in self.answers if one.rule.layer is not Layer.OBJECTIVE)
-        if unplaced:
-            return f"{unplaced.what}" + (f"; record {', '.join(record)}" if record else "")
+        record = self._to_record_first()
+        what = f"; record {', '.join(record)}" if record else ""
+        for one in self.unplaced:
+            if isinstance(one.outcome, Finding):
+                return f"{one.outcome.what}{what}"
         said = "".join(f"; {state}: {', '.join(layers)}" for state, layers in open_layers.items() if layers)
-        return f"nothing found in what this log shows{said}" + (f"; record {', '.join(record)}" if record else "")
+        return f"nothing found in what this log shows{said}{what}"
+
+    def _to_record_first(self) -> tuple[str, ...]:
+        """What settles whole layers; where all are settled, what the other rules lack. `skipped` has it rule by rule."""
+        asked = [one for one in self.answers if one.rule.layer is not Layer.OBJECTIVE]
+        return _to_record(one.outcome for one in asked if one.rule.keystone) or _to_record(one.outcome for one in asked)
 
     def _in(self, state: State) -> list[str]:
         """Layers in a state, but for the objective, which is asked last and may stay open."""
@@ -124,15 +133,24 @@ def diagnose(case: Case, progress: Callable[[str], None] | None = None) -> Diagn
     return Diagnosis(run=case.run, answers=tuple(sorted(answers.values(), key=lambda one: order[one.rule.layer])))
 
 
-def case_of(run: Run, frame: pa.Table | None = None, references: Mapping[str, pa.Table] | None = None) -> Case:
+def case_of(
+    run: Run,
+    frame: pa.Table | None = None,
+    references: Mapping[str, pa.Table] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Case:
     """A run made ready: its metric frame, unless given, and the portrait of its tokens are computed.
 
-    Problems met while the tokens are read join the run's own; where the frame is given, they are expected to have done so.
+    Args:
+        run: problems met while its tokens are read join its own; where the frame is given, they are expected to have done so.
+        frame: METRIC_FRAME of the run.
+        references: metric frames of the reference's seeds by run name.
+        progress: told how many steps are portrayed.
     """
     if frame is None:
         frame, problems = metric_frame_with_problems(run)
         run = replace(run, problems=(*run.problems, *problems))
-    return Case(run=run, frame=frame, portrait=portray(run), references=references or {})
+    return Case(run=run, frame=frame, portrait=portray(run, progress), references=references or {})
 
 
 @cache
@@ -155,10 +173,10 @@ def _ask(rule: Rule, case: Case, answers: Mapping[str, Answer]) -> Outcome:
     if rule.last_resort and (blocked := _earlier(rule.layer, answers)):
         return blocked
     outcome = rule.check(case)
-    return _unplaced(outcome, rule, answers) if isinstance(outcome, Finding) and outcome.only_a_size else outcome
+    return _placed(outcome, rule, answers) if isinstance(outcome, Finding) and outcome.only_a_size else outcome
 
 
-def _unplaced(found: Finding, rule: Rule, answers: Mapping[str, Answer]) -> Finding:
+def _placed(found: Finding, rule: Rule, answers: Mapping[str, Answer]) -> Finding:
     """A size alone says nothing of the layer where an earlier one could not be looked at: it becomes a note that says so."""
     earlier = LAYERS[: LAYERS.index(rule.layer)]
     unknown = [layer for layer in earlier if any(_lacks(one) for one in answers.values() if one.rule.layer is layer)]
@@ -189,6 +207,11 @@ def _earlier(layer: Layer, answers: Mapping[str, Answer]) -> Skipped | None:
     return None
 
 
+def _unplaced(one: Answer) -> bool:
+    """Whether it is a gap of which only the size is known, and an earlier layer could not be looked at."""
+    return isinstance(one.outcome, Finding) and one.outcome.only_a_size and not one.at_fault
+
+
 def _lacks(one: Answer) -> bool:
     """Whether a rule could not look because the log lacks something; one that another finding explains lacks nothing."""
     return isinstance(one.outcome, Skipped) and bool(one.outcome.record)
@@ -199,4 +222,4 @@ def _to_record(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for outcome in outcomes if isinstance(outcome, Skipped) for name in outcome.record))
 
 
-__all__ = ["Answer", "Diagnosis", "Passed", "State", "case_of", "diagnose", "rules"]
+__all__ = ["Answer", "Diagnosis", "State", "case_of", "diagnose", "rules"]

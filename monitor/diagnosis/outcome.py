@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from monitor.compare.layer import LAYERS, Layer
 
+FEW_STEPS = 6  # as many as fit on a line
+
 
 class Severity(StrEnum):
     """How much a finding matters; a note alone never makes a verdict."""
@@ -43,6 +45,7 @@ class Evidence:
     says: str  # one sentence with the number in it
     value: float
     threshold: float | None = None  # None where the number only describes
+    unit: str = ""  # of value and threshold, where they are not the metric itself but of it: times the reference, steps, standard errors
     source: str = ""  # where the threshold comes from
     steps: tuple[int, ...] = ()  # where it is seen; a few, or first and last; empty: over the whole run
     origin: str = "tokens"  # tokens, logged, estimated, settings or read problems
@@ -94,3 +97,8 @@ class Skipped:
 Outcome = Passed | Finding | Skipped
 
 __all__ = ["LAYERS", "Certainty", "Curve", "Evidence", "Finding", "Fix", "Layer", "Outcome", "Passed", "Severity", "Skipped"]
+
+
+def few(steps: tuple[int, ...]) -> tuple[int, ...]:
+    """Steps that a piece of evidence names: all, or where they are many the first and last three."""
+    return steps if len(steps) <= FEW_STEPS else (*steps[: FEW_STEPS // 2], *steps[-FEW_STEPS // 2 :])

@@ -32,11 +32,9 @@ class StepPortrait:
     """Sums over the counted tokens of one step, or of several added together; x is the gap in nats."""
 
     tokens: float  # masked in
-    counted: float  # of these, tokens that show the gap
     moments: Floats  # (5,) sums of x^0 to x^4
     abs_sum: float
     weight: float  # sum of expm1(x)
-    weight_sq: float  # sum of expm1(x)^2
     exp_abs: float  # sum of expm1(|x|)
     far: float  # tokens with |x| > FAR
     place: Floats  # (classes, 4), see `_profiles`: by place in the response, under its first weights
@@ -95,11 +93,6 @@ class StepPortrait:
     def mean_ratio_error(self) -> float:
         """Its standard error over responses: tokens of one response are not independent."""
         return self.sequences.ratio_error(self.n)
-
-    @property
-    def mean_error(self) -> float:
-        """Standard error of the mean gap over responses."""
-        return self.sequences.mean_error(self.n)
 
     @property
     def multiplicative_error(self) -> float:
@@ -181,11 +174,9 @@ def portray_step(tokens: StepTokens, temperatures: tuple[float, ...] = (1.0,)) -
         weights, sizes = np.expm1(x), np.expm1(np.abs(x))
         return StepPortrait(
             tokens=float(len(tokens.engine)),
-            counted=float(len(x)),
             moments=np.array([float((x**power).sum()) for power in range(5)]),
             abs_sum=float(np.abs(x).sum()),
             weight=float(weights.sum()),
-            weight_sq=float((weights * weights).sum()),
             exp_abs=float(sizes.sum()),
             far=float((np.abs(x) > FAR).sum()),
             place=_profiles.by_place(tokens),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import streamlit as st
 
 from ingest.run import Run
 from monitor.alerts.backtest import Backtest, backtested
-from monitor.alerts.notification import Kind
+from monitor.alerts.machine import Phase
+from monitor.alerts.notification import Kind, Notification
 from monitor.alerts.policy import Policy, written
 from monitor.alerts.rule import Severity
 from monitor.alerts.state import State
@@ -20,6 +21,7 @@ from monitor.pages._results import Shown
 from monitor.store import home
 
 MAX_BACKTESTS = 256
+FEW_BACK = 8  # rows of one rule in one run that are looked at
 MOST_HISTORY = 500  # rows; the page shows fewer, shades need the pairs
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -33,6 +35,8 @@ class Standing:
     silences: tuple[Silence, ...] = ()
     sinks: tuple[SinkHealth, ...] = ()
     history: tuple[Past, ...] = ()  # the newest first
+    arrivals: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # key of a notification -> destinations that have it, of how many
+    said: Mapping[tuple[str, str], Notification] = field(default_factory=dict)  # (rule, run) -> how what lasts there was told
     watched: bool = False  # whether anything was ever written there
     trouble: str = ""
 
@@ -88,9 +92,40 @@ def standing(now: float) -> Standing:
     try:
         store = opened()
         states, history = store.states(), store.history(limit=MOST_HISTORY)
-        return Standing(states=states, silences=store.silences(now), sinks=store.sinks(), history=history, watched=bool(states))
+        return Standing(
+            states=states,
+            silences=store.silences(now),
+            sinks=store.sinks(),
+            history=history,
+            arrivals=store.arrivals(history),
+            said=_said(store, states, history),
+            watched=bool(states),
+        )
     except StoreError as broken:
         return Standing(trouble=str(broken))
+
+
+def _said(store: AlertStore, states: Sequence[State], history: Sequence[Past]) -> dict[tuple[str, str], Notification]:
+    """What the store knows of each rule that fires: a watch may have it from another file than the pages' own."""
+    recent: dict[tuple[str, str], Notification] = {}
+    for past in history:  # the newest first
+        told = past.notification
+        if told.kind is not Kind.RESOLVED:
+            recent.setdefault((told.rule, told.run), told)
+    found = {}
+    for state in states:
+        if state.phase not in {Phase.FIRING, Phase.NAN} and not state.episode:
+            continue
+        told_before = recent.get((state.rule, state.run)) or _before(store, state)
+        if told_before is not None:
+            found[state.rule, state.run] = told_before
+    return found
+
+
+def _before(store: AlertStore, state: State) -> Notification | None:
+    """The same from further back."""
+    pasts = (past.notification for past in store.history(run=state.run, rule=state.rule, limit=FEW_BACK))
+    return next((told for told in pasts if told.kind is not Kind.RESOLVED), None)
 
 
 def tested(policy: Policy, one: Shown, run: Run, references: Sequence[Shown]) -> Backtest | Failure:

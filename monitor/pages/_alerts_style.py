@@ -19,7 +19,8 @@ ALERTS_RULES = """
 .course span { position: absolute; inset: 0; opacity: 0.75; }
 .course i { position: absolute; left: 0; right: 0; border-top: 1px dotted; opacity: 0.7; }
 [class*="st-key-run_row_"] { border-top: 1px solid LINE; padding: 0.35rem 0; }
-@media (min-width: 1001px) { [class*="st-key-run_row_"] { flex-wrap: nowrap; } }
+@media (min-width: 641px) { [class*="st-key-run_row_"] { flex-wrap: nowrap; } }
+@media (max-width: 640px) { [class*="st-key-run_row_"] > [data-testid="stElementContainer"]:first-child { flex-basis: 100%; } }
 [class*="st-key-run_row_"] > [data-testid="stElementContainer"]:first-child { min-width: 0; }
 [class*="st-key-run_row_"] a p { font-size: 0.85rem; }
 .ratiometer-live { font-size: 0.82rem; opacity: 0.85; min-height: 1.2rem; }

@@ -93,7 +93,8 @@ def _evidence(evidence: Sequence[Evidence], *, drawn: bool) -> str:
 def _basis(evidence: Evidence) -> str:
     """Where a number comes from and what it is held against."""
     where = "read problems" if evidence.origin == "read problems" else f"from {evidence.origin}"
-    against = "" if evidence.threshold is None or math.isnan(evidence.threshold) else f"; threshold {evidence.threshold:.4g}"
+    unit = f" {evidence.unit}" if evidence.unit else ""
+    against = "" if evidence.threshold is None or math.isnan(evidence.threshold) else f"; threshold {evidence.threshold:.4g}{unit}"
     return f"({evidence.metric}, {where}{_steps(evidence.steps)}{against}{f': {evidence.source}' if evidence.source else ''})"
 
 
@@ -116,3 +117,5 @@ def _about(rule: Rule) -> None:
         ]
         if rows:
             st.html(f"<p class='label'>Thresholds</p><ul class='numbers'>{''.join(rows)}</ul>")
+        if rule.needs:
+            st.html(f"<p class='label'>Settings that sharpen it</p><p>{', '.join(map(for_html, rule.needs))}</p>")

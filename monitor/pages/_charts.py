@@ -156,13 +156,13 @@ def _decades(strip: Strip) -> Layout:
 
 
 def _levels(strip: Strip, row: int, view: View, theme: Theme) -> Iterator[Layout]:
-    """The threshold on ESS strips; elsewhere the value that means no mismatch."""
-    level = view.threshold if strip.panel.ess else strip.panel.level
-    if level is None:
-        return
-    line = {"color": theme.ink, "width": 1.2, "dash": "dot"} if strip.panel.ess else {"color": theme.muted, "width": 0.8}
-    across = {"xref": "paper", "x0": 0, "x1": 1, "yref": _axis("y", row), "y0": level, "y1": level}
-    yield {"type": "line", **across, "line": line, "layer": "below"}
+    """The thresholds, on ESS strips and on those that rules read; and the value that means no mismatch."""
+    dotted, thin = {"color": theme.ink, "width": 1.2, "dash": "dot"}, {"color": theme.muted, "width": 0.8}
+    levels = [] if strip.panel.ess or strip.panel.level is None else [(strip.panel.level, thin)]
+    levels += [(threshold, dotted) for threshold in view.thresholds(strip.panel)]
+    for level, line in levels:
+        across = {"xref": "paper", "x0": 0, "x1": 1, "yref": _axis("y", row), "y0": level, "y1": level}
+        yield {"type": "line", **across, "line": line, "layer": "below"}
 
 
 def _titles(strip: Strip, top: float, view: View, theme: Theme, definitions: Definitions) -> Iterator[Layout]:

@@ -57,6 +57,15 @@ class View:
             return "" if self.last_step is None else f"up to step {self.last_step}"
         return f"from step {self.first_step}" + ("" if self.last_step is None else f" to {self.last_step}")
 
+    def thresholds(self, panel: Panel) -> tuple[float, ...]:
+        """Where the thresholds of a strip lie."""
+        own = (self.threshold,) if panel.ess else ()
+        return own if panel.thresholds is None else panel.thresholds
+
+    def under(self, panel: Panel) -> float | None:
+        """Under which value an ESS counts as fallen; None where no rule says so."""
+        return self.threshold if panel.thresholds is None else panel.under
+
     def touches(self, stay: Crossing) -> bool:
         """Whether a stay lies in the part that is drawn, at least with one step."""
         return (self.first_step is None or stay.to_step >= self.first_step) and (self.last_step is None or stay.from_step <= self.last_step)
@@ -203,7 +212,10 @@ def _first(metrics: Sequence[str], frame: pa.Table) -> tuple[str, Series | None]
 
 def _stays(panel: Panel, frame: pa.Table, view: View) -> tuple[Crossing, ...]:
     """Asked of `compare.flags`, so that the page and the command line flag the same steps."""
-    answer = flags(frame, Rule(metric=panel.metrics[0], comparison="<", threshold=view.threshold))
+    under = view.under(panel)
+    if under is None:
+        return ()
+    answer = flags(frame, Rule(metric=panel.metrics[0], comparison="<", threshold=under))
     return answer.crossings if isinstance(answer, Flagged) else ()
 
 

@@ -46,7 +46,10 @@ def drawings(found: Finding, one: Shown, references: Sequence[Shown], theme: The
 
 def _over_steps(found: Finding, one: Shown, references: Sequence[Shown], theme: Theme, definitions: Definitions) -> Drawing | None:
     view = View(threshold=_ess_threshold(found))
-    seen = {each.metric: each for each in found.evidence if each.curve is None and glossary.known(each.metric)}
+    seen: dict[str, Evidence] = {}
+    for evidence in found.evidence:
+        if evidence.curve is None and glossary.known(evidence.metric) and (evidence.metric not in seen or not evidence.unit):
+            seen[evidence.metric] = evidence
     runs = [(one.who, one.frame)], [(each.who, each.frame) for each in references]
     strips = [strip(_panel(each), *runs, view) for each in seen.values()]
     drawn = [each for each in strips if each.candidates][:MOST_STRIPS]
@@ -54,7 +57,8 @@ def _over_steps(found: Finding, one: Shown, references: Sequence[Shown], theme: 
         return None
     figure = mark(stack(drawn, view, theme, definitions), drawn, list(_since(found, one.who)), theme)
     _fit(figure)
-    thresholds = [seen[each.panel.metrics[0]].threshold for each in drawn]
+    stated = [seen[each.panel.metrics[0]] for each in drawn]
+    thresholds = [None if said.unit else said.threshold for said in stated]  # the axis is in the metric's own unit
     for row, (each, threshold) in enumerate(zip(drawn, thresholds, strict=True)):
         if threshold is not None and math.isfinite(threshold) and not each.panel.ess:
             figure.add_trace(_threshold(threshold, figure.layout.xaxis.range, row, theme, named=not row))

@@ -6,6 +6,7 @@ _LINE = "color-mix(in srgb, currentColor 16%, transparent)"
 FINDINGS_RULES = """
 <style>
 .state { font-weight: 600; white-space: nowrap; }
+.ladder .state { white-space: normal; }
 .mark { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.1em; vertical-align: -0.05em; }
 .st-key-verdicts { margin-bottom: -0.5rem; }
 .st-key-verdicts a { min-height: 1.4rem; padding: 0 0.25rem; }
@@ -14,7 +15,7 @@ FINDINGS_RULES = """
 .basis { font-size: 0.85rem; opacity: 0.8; margin: 0 0 0.9rem 0; overflow-wrap: anywhere; }
 ol.ladder { list-style: none; margin: 0; padding: 0; counter-reset: rung; border-top: 1px solid LINE; }
 ol.ladder > li {
-  display: grid; grid-template-columns: 1.4rem minmax(15rem, 2fr) 9.5rem 3fr; gap: 0 0.9rem; align-items: baseline;
+  display: grid; grid-template-columns: 1.4rem minmax(15rem, 2fr) minmax(7rem, 10rem) 3fr; gap: 0 0.9rem; align-items: baseline;
   margin: 0; padding: 0.4rem 0.5rem; border-bottom: 1px solid LINE; counter-increment: rung; font-size: 0.92rem;
 }
 ol.ladder > li::before { content: counter(rung); opacity: 0.7; font-variant-numeric: tabular-nums; }

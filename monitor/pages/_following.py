@@ -151,11 +151,12 @@ def seen(where: str, look: Callable[[], Key]) -> Key:
 
 def state(where: str, look: Callable[[], Key]) -> object:
     """What there is to be shown of a source: another as soon as anything else would be. Only here is anything new read."""
-    source = _registry().followed.get(where)
-    key = seen(where, look)
-    if source is None:
+    registry, key = _registry(), seen(where, look)
+    source = registry.followed.get(where)
+    if source is None and not recent(key, time.time()):
         return key
     try:
+        source = source or registry.of(where)  # or what a page draws first would follow it, and so be news to that page
         with source.turn:
             source.catch_up(key)
     except (RatiometerError, OSError):

@@ -75,6 +75,8 @@ def alternative(strips: Sequence[Strip], view: View) -> str:
     crossed = [
         f"{curve.who.label} in {strip.panel.title}" for strip in strips for curve in strip.curves if any(map(view.touches, curve.stays))
     ]
-    flagged = f"Under {view.threshold:g}: {', '.join(dict.fromkeys(crossed))}." if crossed else f"No ESS falls under {view.threshold:g}."
+    lines = sorted({under for strip in strips if strip.panel.ess and (under := view.under(strip.panel)) is not None})
+    words = " or ".join(f"{line:g}" for line in lines) or f"{view.threshold:g}"
+    flagged = f"Under {words}: {', '.join(dict.fromkeys(crossed))}." if crossed else f"No ESS falls under {words}."
     titles = ", ".join(strip.panel.title for strip in strips)
     return f"{len(strips)} strips over {view.x_axis.value} ({titles}) for {', '.join(runs)}. {flagged} The tables below hold the values."

@@ -16,6 +16,8 @@ class Panel:
     ess: bool = False  # carries the threshold, its crossings and a fixed range
     digits: int = 3  # significant digits that tell
     level: float | None = None  # value where nothing is wrong, drawn as a line
+    thresholds: tuple[float, ...] | None = None  # of the rules that read it, drawn as lines; None: an ESS has the view's own
+    under: float | None = None  # of an ESS with thresholds of rules: where its shade begins; None for none
 
 
 RATIOS = ("lag", "total", "discrepancy")  # whose ESS may be chosen

@@ -9,9 +9,7 @@ from pathlib import Path
 from ingest.errors import RatiometerError
 from monitor.alerts.destination import refuse_from_page
 from monitor.alerts.policy import Policy, default_policy, read_policy, save_policy
-from monitor.store import home
-
-FILE = "rules.toml"
+from monitor.alerts.rule_file import rule_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +20,6 @@ class Rules:
     path: Path
     shipped: bool  # there is no file yet
     trouble: str = ""
-
-
-def rule_file() -> Path:
-    """Where it lies."""
-    return home() / FILE
 
 
 def rules_in_force() -> Rules:

@@ -64,7 +64,7 @@ def _told(trouble: str) -> None:
     if trouble:
         st.error(for_markdown(trouble))
         return
-    st.session_state[SAID] = "Saved. A watch that uses this file takes it up when it is started again."
+    st.session_state[SAID] = "Saved. A watch that uses this file takes it up by itself, at its next look."
     st.rerun(scope="app")
 
 

@@ -76,8 +76,8 @@ def _far(one: Row) -> str:
     if one.status is None:
         return "<span class='quiet'>could not be read</span>"
     step = "no step" if one.status.last_step is None else f"step {one.status.last_step:,}"
-    live = "<span class='live'>live</span> " if one.live else ""
-    return f"{step}<small>{live}{for_html(one.age)}</small>"
+    age = "<span class='live'>live</span>" if one.live else for_html(one.age)  # the line above has the age of what is live, and counts on
+    return f"{step}<small>{age}</small>"
 
 
 def _lowest(status: Status | None, threshold: float, theme: Theme) -> str:

@@ -8,11 +8,12 @@ import pandas as pd
 
 from monitor.alerts.machine import Phase
 from monitor.alerts.notification import Kind
-from monitor.alerts.rule import AlertRule, Severity
+from monitor.alerts.rule import Severity
 from monitor.alerts.state import State
 from monitor.alerts.store import Past, SinkHealth
 from monitor.pages._colours import CLEAR, Theme
 from monitor.pages._escape import for_html
+from monitor.pages._known_rules import Known
 from monitor.pages._run_rows import mark_of
 from monitor.pages._tables import HISTORY_COLUMNS
 from monitor.pages._times import ago, span, when
@@ -33,45 +34,42 @@ KINDS = {
 }
 LOUD = (Phase.FIRING, Phase.NAN, Phase.PENDING)
 LONGEST = 60
+ELSEWHERE = "not a rule of this page: the watch has it from another file (--rules), or it was removed since"
 
 
-def loud(states: Sequence[State], rules: Mapping[str, AlertRule]) -> list[State]:
+def loud(states: Sequence[State], known: Known) -> list[State]:
     """What needs a look: criticals first, then what fires, the latest first; and what is silenced, so that a silence is not forgotten."""
     found = [state for state in states if state.phase in LOUD or state.episode]
-    return sorted(found, key=lambda one: (severity(one, rules) is not Severity.CRITICAL, LOUD.index(one.phase) if one.phase in LOUD else 9))
+    return sorted(found, key=lambda one: (known.severity(one) is not Severity.CRITICAL, LOUD.index(one.phase) if one.phase in LOUD else 9))
 
 
-def severity(state: State, rules: Mapping[str, AlertRule]) -> Severity:
-    """How urgent a state's rule is; a rule that is gone warns."""
-    return rules[state.rule].severity if state.rule in rules else Severity.WARNING
-
-
-def line(state: State, label: str, rules: Mapping[str, AlertRule], now: float, theme: Theme) -> str:
+def line(state: State, label: str, known: Known, now: float, theme: Theme) -> str:
     """One state in words, with what to do."""
-    mark, rule = mark_of(severity(state, rules)), rules.get(state.rule)
+    mark, what = mark_of(known.severity(state)).html(theme), known.what(state)
     since = "" if state.since is None else f" since step {state.since:,}"
     notes = [
         f"silenced for another {span(state.silenced_until - now)}" if state.silenced_until > now else "",
         "acknowledged" if state.told.acknowledged or state.told_nan.acknowledged else "",
-        "" if rule else "the rule file no longer has this rule",
+        "" if state.rule in known.rules else ELSEWHERE,
         "" if state.episode else "not told" if state.phase in {Phase.FIRING, Phase.NAN} else "",
     ]
     noted = "".join(f" <small>· {for_html(note)}</small>" for note in notes if note)
-    what = f"<p><small>{for_html(rule.what)}</small></p>" if rule and rule.what else ""
     said = PHASES[state.phase]
     where = f"in <b>{for_html(label, LONGEST)}</b>{noted}"
-    return f"<div class='standing'><p>{mark.html(theme)} <b>{for_html(state.rule)}</b> {said}{since} {where}</p>{what}</div>"
+    more = f"<p><small>{for_html(what)}</small></p>" if what else ""
+    return f"<div class='standing'><p>{mark} <b>{for_html(state.rule)}</b> {said}{since} {where}</p>{more}</div>"
 
 
-def history_table(pasts: Sequence[Past], labels: Mapping[str, str]) -> pd.DataFrame:
+def history_table(pasts: Sequence[Past], labels: Mapping[str, str], arrivals: Mapping[str, tuple[int, int]]) -> pd.DataFrame:
     """A row per change of state, the newest first; text is not yet escaped."""
-    return pd.DataFrame([_past(past, labels) for past in pasts], columns=list(HISTORY_COLUMNS))
+    return pd.DataFrame([_past(past, labels, arrivals) for past in pasts], columns=list(HISTORY_COLUMNS))
 
 
-def _past(past: Past, labels: Mapping[str, str]) -> tuple[str, ...]:
+def _past(past: Past, labels: Mapping[str, str], arrivals: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
     said = past.notification
     value = "–" if said.value is None else f"{said.value:.4g}" + ("" if said.threshold is None else f" (against {said.threshold:.4g})")
-    told = "yes" if not past.withheld else f"no: {past.withheld}"
+    arrived, of = arrivals.get(said.key, (0, 0))
+    told = f"no: {past.withheld}" if past.withheld else f"sent to {arrived} of {of}" if of else "on the terminal only"
     step = "–" if said.step is None else str(said.step)
     return (when(past.at), labels.get(said.run, said.run), said.rule, KINDS[said.kind], step, value, told)
 

@@ -107,7 +107,8 @@ def _envelope(curve: Curve, strip: Strip, view: View, colour: str, group: str) -
 
 def _flags(curve: Curve, strip: Strip, view: View, colour: str, group: str) -> Iterator[Trace]:
     """A shade while the raw value is under the threshold, a mark on the step it falls and on the step it recovers."""
-    if not curve.stays:
+    under = view.under(strip.panel)
+    if not curve.stays or under is None:
         return
     half = float(np.median(np.diff(curve.x))) / 2 if curve.x.size > 1 else 0.5
     stays = [stay for stay in curve.stays if curve.reaches(stay.from_step, stay.to_step)]
@@ -116,7 +117,7 @@ def _flags(curve: Curve, strip: Strip, view: View, colour: str, group: str) -> I
     for stay in stays:
         left, right = curve.x_of(stay.from_step) - half, curve.x_of(stay.to_step) + half
         x += [left, left, right, right, left, None]
-        y += [0, view.threshold, view.threshold, 0, 0, None]
+        y += [0, under, under, 0, 0, None]
     yield {"x": x, "y": y, **_quiet(group), **_fill(colour, shade(sum(bool(one.stays) for one in strip.curves)))}
     steps: list[tuple[int, str]] = [(stay.from_step, "triangle-down") for stay in curve.stays]
     steps += [(stay.recovered_step, "triangle-up-open") for stay in curve.stays if stay.recovered_step is not None]

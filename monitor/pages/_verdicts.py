@@ -69,7 +69,8 @@ def brief(diagnosis: Diagnosis) -> str:
         more = len({one.rule.layer for one in diagnosis.answers if one.at_fault}) - 1
         return f"{diagnosis.layer.words} at fault" + (f", {more} later {'layer' if more == 1 else 'layers'} too" if more else "")
     open_layers = len(untold(diagnosis)) + len(untold(diagnosis, State.PARTLY))
-    return "nothing found" + (f", {open_layers} of {len(LAYERS) - 1} layers not wholly told" if open_layers else "")
+    found = "a gap that cannot be placed" if diagnosis.unplaced else "nothing found"
+    return found + (f", {open_layers} of {len(LAYERS) - 1} layers not wholly told" if open_layers else "")
 
 
 def verdict(label: str, diagnosis: Diagnosis, theme: Theme) -> str:

@@ -15,7 +15,7 @@ from monitor.alerts.rule import AlertRule
 from monitor.alerts.state import State
 from monitor.alerts.store import StoreError
 from monitor.pages import _tables
-from monitor.pages._alert_figure import strips_of, threshold_of
+from monitor.pages._alert_figure import strips_of
 from monitor.pages._alerting import Standing, firings, opened, standing, tested
 from monitor.pages._boundary import part
 from monitor.pages._controls import pick_references
@@ -25,6 +25,7 @@ from monitor.pages._destinations import destinations
 from monitor.pages._escape import for_markdown
 from monitor.pages._frames import frames, shown
 from monitor.pages._grid import grid, send_plotly
+from monitor.pages._known_rules import Known
 from monitor.pages._library import Failure, Library
 from monitor.pages._live import Live, live
 from monitor.pages._one_run import pick_run
@@ -81,7 +82,7 @@ def _said(rules: Rules) -> None:
 
 def _where(rules: Rules) -> str:
     kept = "These are the shipped rules; once one is changed, all are kept in" if rules.shipped else "The rules are kept in"
-    return f"{kept} {rules.path}. A watch uses them with: python -m monitor watch PATH --rules {rules.path}"
+    return f"{kept} {rules.path}. A watch on this run store uses them and takes up what you change: python -m monitor watch PATH"
 
 
 def _by_id(rules: Rules) -> dict[str, AlertRule]:
@@ -102,13 +103,14 @@ def _now(library: Library, rules: Rules, growing: Live) -> None:
         st.error(for_markdown(told.trouble))
         return
     if not told.watched:
-        st.caption(f"Nothing is watched yet. To be told: {for_markdown(f'python -m monitor watch PATH --rules {rules.path}')}")
+        st.caption(f"Nothing is watched yet. To be told: {for_markdown('python -m monitor watch PATH')}")
         return
-    lasting = loud(told.states, _by_id(rules))
+    known = Known(rules=_by_id(rules), said=told.said)
+    lasting = loud(told.states, known)
     if not lasting:
         st.caption(f"Nothing fires in {_count(told)}.")
     for place, state in enumerate(lasting[:MOST_STATES]):
-        _state(place, state, _labels(library), _by_id(rules), now)
+        _state(place, state, _labels(library), known, now)
     if len(lasting) > MOST_STATES:
         st.caption(f"The {MOST_STATES} most urgent of {len(lasting)}.")
     _silences(told, _labels(library))
@@ -119,9 +121,9 @@ def _count(told: Standing) -> str:
     return f"the {runs} runs that are watched" if runs > 1 else "the run that is watched"
 
 
-def _state(place: int, state: State, labels: Mapping[str, str], rules: Mapping[str, AlertRule], now: float) -> None:
+def _state(place: int, state: State, labels: Mapping[str, str], known: Known, now: float) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=f"state_{place}"):
-        st.html(line(state, labels.get(state.run, state.run), rules, now, theme()), width="stretch")
+        st.html(line(state, labels.get(state.run, state.run), known, now, theme()), width="stretch")
         if state.episode and not (state.told.acknowledged or state.told_nan.acknowledged):
             st.button(
                 "Acknowledge", key=f"acknowledge_{place}", on_click=_acknowledge, args=(state.episode,), help="No more reminders of it."
@@ -162,7 +164,7 @@ def _back(library: Library, rules: Rules, run_id: str | None, references: Sequen
     """The rules, and when they would have fired over the chosen run."""
     if run_id is None:
         st.subheader("Rules", anchor=False)
-        st.html("".join(rule_row(rule, "", None, None, theme()) for rule in rules.policy.rules))
+        _rows([rule_row(rule, "", None, None, theme()) for rule in rules.policy.rules])
         return
     entry = library.entries[run_id]
     st.subheader(f"Rules, and when they would have fired over {for_markdown(entry.who.label, 60)}", anchor=False)
@@ -176,20 +178,29 @@ def _back(library: Library, rules: Rules, run_id: str | None, references: Sequen
         return
     states = {state.rule: state for state in standing(time.time()).of(entry.run.id)}
     with st.container(key="rules"):
-        st.html("".join(rule_row(rule, entry.run.id, back, states.get(rule.id), theme()) for rule in rules.policy.rules))
+        _rows([rule_row(rule, entry.run.id, back, states.get(rule.id), theme()) for rule in rules.policy.rules])
     _figure(rules, back, one, entry.run, seeds)
     growing.done()
 
 
+def _rows(rules: Sequence[str]) -> None:
+    """The rules, a row for each; a file may have none."""
+    if rules:
+        st.html("".join(rules))
+    else:
+        st.caption("The rule file has no rule, so that nothing is asked. With include_defaults = true in it the shipped rules are.")
+
+
 def _figure(rules: Rules, back: Backtest, one: Shown, run: Run, references: Sequence[Shown]) -> None:
-    view = View(threshold=threshold_of(rules.policy.rules))
-    drawn = strips_of(rules.policy.rules_for(run.id), back, one, references, view)
+    view = View()
+    drawn = strips_of(rules.policy.rules_for(run.id), back, one, settings=run.config, references=references, view=view)
     if drawn:
         fired = {one.who.id: firings(standing(time.time()), run, back)}
         grid("alerts_figure", drawn, view=view, definitions=definitions(), firings=fired)
         send_plotly()
         st.caption(
-            "Bars under a strip: a rule fires there. Cooldown, cap and silence do not enter: they decide what is told, not what is so."
+            "Bars under a strip: a rule fires there. Dotted: thresholds of the rules that read it, where they are the same at every step. "
+            "Cooldown, cap and silence do not enter: they decide what is told, not what is so."
         )
     table = episode_table(back)
     if not table.empty:
@@ -203,7 +214,7 @@ def _past(library: Library) -> None:
     if not told.history:
         return
     st.subheader("History", anchor=False)
-    table = history_table(told.history[:MOST_PASTS], _labels(library))
+    table = history_table(told.history[:MOST_PASTS], _labels(library), told.arrivals)
     with st.container(key="history"):
         _table(table)
 

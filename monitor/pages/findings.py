@@ -111,19 +111,21 @@ def _basis(entry: Entry, references: Sequence[Shown]) -> str:
 
 
 def _findings(told: Diagnosis, one: Shown, references: Sequence[Shown]) -> None:
-    faults = [(answer, answer.outcome) for answer in told.findings if answer.at_fault]
-    if not faults:
-        return
-    st.subheader("What is wrong, and what to change", anchor=False)
-    for answer, outcome in faults:
-        if isinstance(outcome, Finding):
-            card(answer, outcome, one, references, definitions())
-    send_plotly()
+    faults = [answer for answer in told.findings if answer.at_fault]
+    for heading, answers in (("What is wrong, and what to change", faults), ("A gap that this log cannot place", told.unplaced)):
+        if answers:
+            st.subheader(heading, anchor=False)
+        for answer in answers:
+            if isinstance(answer.outcome, Finding):
+                card(answer, answer.outcome, one, references, definitions())
+    if faults or told.unplaced:
+        send_plotly()
 
 
 def _notes(told: Diagnosis) -> None:
     """What a healthy run could show as well: said, and no fault."""
-    notes = [(one.rule, one.outcome) for one in told.findings if isinstance(one.outcome, Finding) and not one.at_fault]
+    apart = {one.rule.id for one in told.answers if one.at_fault} | {one.rule.id for one in told.unplaced}
+    notes = [(one.rule, one.outcome) for one in told.findings if isinstance(one.outcome, Finding) and one.rule.id not in apart]
     if not notes:
         return
     lines = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -14,6 +14,7 @@ from monitor.pages._alerting import Standing, standing
 from monitor.pages._boundary import part
 from monitor.pages._diagnoses import latest
 from monitor.pages._escape import for_markdown
+from monitor.pages._known_rules import Known
 from monitor.pages._library import Failure, Library
 from monitor.pages._live import Live, live
 from monitor.pages._page import Desk, Page
@@ -53,10 +54,10 @@ def _table(desk: Desk, growing: Live, *, urgent: bool) -> None:
     """The table, which is drawn anew by itself when a run grows or a rule changes its state."""
     growing.drawn()
     told = standing(time.time())
-    severity = {rule.id: rule.severity for rule in rules_in_force().policy.rules}
+    known = Known(rules={rule.id: rule for rule in rules_in_force().policy.rules}, said=told.said)
     if told.trouble:
         st.error(for_markdown(told.trouble))
-    rows = [_row(desk.library, run_id, told, severity, growing) for run_id in desk.library.entries]
+    rows = [_row(desk.library, run_id, told, known, growing) for run_id in desk.library.entries]
     with st.container(key="runs", gap=None):
         st.html(heading())
         for place, one in enumerate(by_urgency(rows) if urgent else rows):
@@ -67,7 +68,7 @@ def _table(desk: Desk, growing: Live, *, urgent: bool) -> None:
     growing.done()
 
 
-def _row(library: Library, run_id: str, told: Standing, severity: Mapping[str, Severity], growing: Live) -> Row:
+def _row(library: Library, run_id: str, told: Standing, known: Known, growing: Live) -> Row:
     entry = library.entries[run_id]
     with st.spinner(f"Computing the metrics of {for_markdown(entry.who.label)}"):
         framed = library.framed(run_id)
@@ -79,7 +80,7 @@ def _row(library: Library, run_id: str, told: Standing, severity: Mapping[str, S
         who=entry.who,
         status=status(one),
         age="sample" if entry.sample else age_of(entry, framed.key, time.time()),
-        firing=_firing(states, severity),
+        firing=_firing(states, known),
         watched=bool(states),
         verdict=verdict,
         fresh=verdict is not None and verdict.key == framed.key,
@@ -87,8 +88,8 @@ def _row(library: Library, run_id: str, told: Standing, severity: Mapping[str, S
     )
 
 
-def _firing(states: Sequence[State], severity: Mapping[str, Severity]) -> tuple[tuple[State, Severity], ...]:
-    return tuple((state, severity.get(state.rule, Severity.WARNING)) for state in states if state.phase in ALERTING)
+def _firing(states: Sequence[State], known: Known) -> tuple[tuple[State, Severity], ...]:
+    return tuple((state, known.severity(state)) for state in states if state.phase in ALERTING)
 
 
 def _count(rows: Sequence[Row]) -> str:

@@ -36,12 +36,14 @@ def compact(run_dir: Path) -> Path:
         `run_dir/tokens.parquet`; its sums are in `tokens.sums.parquet`, a row per step.
 
     Raises:
-        ReadError: the run has no parts, its parts do not have the same columns, or a part has other tokens of a step than the file.
+        ReadError: the run has no parts, its parts do not have the same columns, a part has other tokens of a step than the file, or one
+            is named by no step and rank.
     """
     run_dir = Path(run_dir).expanduser()
     whole, found = run_dir / files.TOKENS_FILE, files.parts(run_dir)
     if not found:
         raise ReadError(str(run_dir), expected="parts under tokens/step=*/", found="none", remedy="Record steps first.")
+    _refuse_strays(run_dir)
     before = [whole] if whole.exists() else []
     old, new = _compacted(whole) if before else {}, _joined(found)
     schema = _common_schema([*before, *found])
@@ -78,6 +80,14 @@ def set_aside(run_dir: Path, step: int, *, rank: int | None = None) -> Path | No
         _cut(whole, {there: read for there, read in compacted.items() if there < step}, aside)
     log.warning("%s: steps from %d on are recorded again; %d parts of them are set aside in %s", run_dir, step, len(chosen), aside)
     return aside
+
+
+def _refuse_strays(run_dir: Path) -> None:
+    """Once all others are in one file, a part of another name would be read beside it."""
+    strays = files.strays(run_dir)
+    if strays:
+        remedy = "Name it so, or move it out of the folder tokens. Nothing was changed."
+        raise ReadError(str(strays[0]), expected="a name like step=000012/rank=000.parquet", found="no number there", remedy=remedy)
 
 
 def _write(whole: Path, schema: pa.Schema, steps: RowGroups, bounds: ClipBounds) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from monitor.metrics import stored
 
 TOKENS_FILE, TOKENS_FOLDER, SUPERSEDED = "tokens.parquet", "tokens", "superseded"
+_NAMES = re.compile(r"step=[0-9]+/rank=[0-9]+\.parquet")
 # A page that holds the whole row group lets byte-stream-split floats compress; the default of 20,000 rows a page defeats it
 # (docs/benchmarks.md says what each choice is worth).
 ROWS_PER_PAGE = 10**7
@@ -26,8 +28,17 @@ def part_of(run_dir: Path, step: int, rank: int) -> Path:
 
 def parts(run_dir: Path) -> list[Path]:
     """Every part of a run, by step and rank as numbers: the names sort wrongly once a number outgrows its zeros."""
-    named = (run_dir / TOKENS_FOLDER).glob("step=*/rank=*.parquet")
-    return sorted((path for path in named if not path.name.endswith(stored.SUFFIX)), key=place)
+    return sorted((path for path in _named(run_dir) if _NAMES.fullmatch(f"{path.parent.name}/{path.name}")), key=place)
+
+
+def strays(run_dir: Path) -> list[Path]:
+    """Files that are named almost as parts are, without a step or rank that is a number; nobody knows what they hold."""
+    return sorted(path for path in _named(run_dir) if not _NAMES.fullmatch(f"{path.parent.name}/{path.name}"))
+
+
+def _named(run_dir: Path) -> list[Path]:
+    found = (run_dir / TOKENS_FOLDER).glob("step=*/rank=*.parquet")
+    return [path for path in found if not path.name.endswith(stored.SUFFIX)]
 
 
 def place(part: Path) -> tuple[int, int]:

@@ -21,7 +21,7 @@ ENDPOINT, TAKEN_ENDPOINT = "/resync", "/taken"
 VARIABLE = "RATIOMETER_RESYNC"  # where to ask, for a trainer that is not told otherwise
 _TIMEOUT_S = 0.5  # an endpoint on this machine answers in a millisecond
 _SILENT_S = 30.0  # so long an endpoint that did not answer is left alone: waiting for it each step would cost more than it can tell
-_MOST_BYTES = 2**16
+_MOST_BYTES = 2**18  # each rule that asks takes some 500
 _OPENER = build_opener(ProxyHandler({}))  # a proxy of the cluster has no business between a trainer and its monitor
 
 log = logging.getLogger(__name__)
@@ -77,17 +77,33 @@ def resync_taken(run: Path | str | None, step: int) -> bool:
 
 def pending(folder: Path) -> dict[str, Any] | None:
     """The signal in a folder that nobody has taken yet."""
-    asked = _read(folder / ASKED)
-    if asked is None or "episode" not in asked:
+    asked = read_asked(folder)
+    if asked is None:
         return None
-    return None if _read(folder / TAKEN, {}).get("signal") == signal_id(asked) else asked  # type: ignore[union-attr]
+    said = (_read(folder / TAKEN) or {}).get("signal")
+    taken = {said, *said.split()} if isinstance(said, str) else set()
+    left = [each for each in askings(asked) if signal_id(each) not in taken]
+    return {**left[-1], "signal": signal_id(asked)} if left else None
+
+
+def read_asked(folder: Path) -> dict[str, Any] | None:
+    """The signal in a folder, taken or not."""
+    asked = _read(folder / ASKED)
+    return asked if asked is not None and "episode" in asked else None
+
+
+def askings(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each rule asks that is in a signal, the latest last; a signal that does not list them is one itself."""
+    listed = asked.get("asking")
+    found = [each for each in listed if isinstance(each, dict) and "episode" in each] if isinstance(listed, list) else []
+    return found or [asked]
 
 
 def take(folder: Path, signal: str, step: int) -> bool:
     """Mark a signal as taken; the one that is there where none is named. False where there is none."""
     if not signal:
-        asked = _read(folder / ASKED)
-        if asked is None or "episode" not in asked:
+        asked = read_asked(folder)
+        if asked is None:
             return False
         signal = signal_id(asked)
     write_whole(folder / TAKEN, {"signal": signal, "step": int(step), "taken_at": time.time()})
@@ -95,8 +111,9 @@ def take(folder: Path, signal: str, step: int) -> bool:
 
 
 def signal_id(asked: dict[str, Any]) -> str:
-    """What tells two signals apart: the same one written again asks no second time."""
-    return f"{asked['episode']}@{asked.get('step')}"
+    """What tells two signals apart: the same one written again asks no second time. That of several askings names each of them."""
+    said = asked.get("signal")
+    return said if isinstance(said, str) and said else f"{asked['episode']}@{asked.get('step')}"
 
 
 def write_whole(path: Path, content: dict[str, Any]) -> None:
@@ -139,6 +156,8 @@ def _get(where: str) -> dict[str, Any] | None:
     except Exception:
         _silent_until[where] = time.monotonic() + _SILENT_S
         raise
+    if said and "error" in said:
+        _complain(where, said["error"])
     return said if said and said.get("resync") is True and "episode" in said else None
 
 
@@ -163,7 +182,7 @@ def _at(where: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, base + path, urlencode(parse_qsl(parts.query)), ""))
 
 
-def _complain(where: str, failed: Exception) -> None:
+def _complain(where: str, failed: object) -> None:
     """Say it once per place: a line each step would bury the training's own."""
     if where not in _complained:
         _complained.add(where)

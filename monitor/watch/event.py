@@ -11,6 +11,7 @@ from typing import Any
 class EventKind(StrEnum):
     """What happened."""
 
+    RULES = "rules"  # which rules are asked: at the start, and when their file has changed
     WATCHING = "watching"  # a run has its first values
     WAITING = "waiting"  # there is nothing at a path yet
     NEVER = "never"  # a rule can never fire on a run

@@ -14,24 +14,26 @@ from pathlib import Path
 
 from ingest.errors import RatiometerError, UnknownContainerError
 from ingest.following import Wish
-from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, places
+from ingest.growing import NOTHING, Growing, Grown, Place, growing, is_collection, passed_over, places
 from ingest.load import combined, id_of, wished
-from ingest.run import RawLog, ReadProblem
+from ingest.run import ProblemKind, RawLog, ReadProblem
 from ingest.user_mapping import UserMapping
 from monitor.watch.run import FollowedRun
+from monitor.watch.tokens import Progress
 from monitor.watch.update import Update
 
 _AGAIN_S, _SHARE = 5.0, 50  # seconds between two searches for new runs in a folder, and times what a search takes
 _LONG_S = 0.5  # seconds of a search in vain after which the next one waits for as long; before that, every look searches
 
 
-def follow(
+def follow(  # noqa: PLR0913 - each of its own, by name
     where: str,
     *,
     dialect: str | None = None,
     mapping: UserMapping | None = None,
     identify: Callable[[RawLog], str] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    progress: Progress | None = None,
 ) -> Follower:
     """Follow what is at a path or an address.
 
@@ -41,11 +43,12 @@ def follow(
         mapping: as `ingest.load.load`.
         identify: gives each run its id, for followers whose runs must not have the same; by default as `load` does.
         clock: seconds that never go back.
+        progress: told how many steps of a run with many parts are summed, of how many.
 
     Raises:
         UnknownDialectError: there is no such dialect.
     """
-    return Follower(where, wished(dialect, mapping), identify or Names().of, clock)
+    return Follower(where, wished(dialect, mapping), identify or Names().of, clock, progress)
 
 
 class Names:
@@ -76,14 +79,18 @@ class _Member:
 class Follower:
     """See `follow`."""
 
-    def __init__(self, where: str, wish: Wish, identify: Callable[[RawLog], str], clock: Callable[[], float]) -> None:
-        self.where, self._wish, self._identify, self._clock = where, wish, identify, clock
+    def __init__(
+        self, where: str, wish: Wish, identify: Callable[[RawLog], str], clock: Callable[[], float], progress: Progress | None = None
+    ) -> None:
+        self.where, self._wish, self._identify, self._clock, self._progress = where, wish, identify, clock, progress
         self._members: dict[str, _Member] = {}
         self._joined: dict[tuple[str, str], FollowedRun] = {}  # path and name -> run, of runs that are several logs, or share one
         self._due = -math.inf  # when to search again
         self._regroup = False  # logs came, so which of them are one run is to be found out again
         self._unfound: tuple[ReadProblem, ...] = ()
         self.troubles: tuple[ReadProblem, ...] = ()  # what cannot be read now
+        self.left_out: tuple[ReadProblem, ...] = ()  # logs in the folder that are not followed, and why
+        self._left_due = -math.inf  # when to look for them again
 
     @property
     def waiting(self) -> bool:
@@ -106,6 +113,8 @@ class Follower:
             updates = list(self._put_together(changed, troubles))
         else:
             updates = [update for member in changed if (update := _followed(member, troubles)) is not None]
+        if self.waiting and not troubles:
+            troubles.append(ReadProblem(path=self.where, place="", what=f"{self.where}: no value in this log yet"))
         self.troubles = tuple(troubles)
         return tuple(replace(update, finished=self.finished) for update in updates)
 
@@ -126,11 +135,20 @@ class Follower:
                 self._members[place.where] = _Member(place, growing(place, self._clock))
                 self._regroup = True
         took = self._clock() - begun
+        if found and begun >= self._left_due:
+            self._look_beside()
         if self.waiting:
             self._due = self._clock() + (took if took > _LONG_S else 0)
         else:
             again = is_collection(self.where, tuple(member.place for member in self._members.values()))
             self._due = self._clock() + max(_AGAIN_S, _SHARE * took) if again else math.inf
+
+    def _look_beside(self) -> None:
+        """Find out which logs are left out."""
+        begun = self._clock()
+        said = passed_over(self.where)
+        self.left_out = tuple(ReadProblem(path=self.where, place="beside the runs", what=what, kind=ProblemKind.NOTE) for what in said)
+        self._left_due = self._clock() + max(_AGAIN_S, _SHARE * (self._clock() - begun))
 
     def _put_together(self, changed: list[_Member], troubles: list[ReadProblem]) -> Iterator[Update]:
         """Find out which logs are one run, and take all of those that changed."""
@@ -143,14 +161,17 @@ class Follower:
         apart = self._regroup or any(member in shared for member in changed)
         for raw, one in runs:
             if one is not None and (one in changed or one.run is None):
-                one.run, one.name = one.run or FollowedRun(self._identify(raw), self._wish), raw.name
+                one.run, one.name = one.run or self._begun(raw), raw.name
                 yield from _taken(one.run, raw, troubles, one.grown)
             elif one is None and apart:
                 key = (raw.path, raw.name)
                 if key not in self._joined:
-                    self._joined[key] = FollowedRun(self._identify(raw), self._wish)
+                    self._joined[key] = self._begun(raw)
                 yield from _taken(self._joined[key], raw, troubles)
         self._regroup = False
+
+    def _begun(self, raw: RawLog) -> FollowedRun:
+        return FollowedRun(self._identify(raw), self._wish, self._progress)
 
 
 def _in_vain(where: str, error: Exception) -> str:

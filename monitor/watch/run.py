@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,15 +16,16 @@ from ingest.run import RawLog, ReadProblem, Run
 from ingest.schema import SCALARS
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.frame import logged, void
-from monitor.watch.tokens import Summed, TokenSteps
+from monitor.watch.tokens import Progress, Summed, TokenSteps
 from monitor.watch.update import LOGGED, TOKENS, Update
 
 
 class FollowedRun:
     """One run by its id."""
 
-    def __init__(self, run_id: str, wish: Wish) -> None:
-        self._understanding, self._tokens = Understanding(wish, run_id), TokenSteps()
+    def __init__(self, run_id: str, wish: Wish, progress: Progress | None = None) -> None:
+        tell = None if progress is None else partial(progress, run_id)
+        self._understanding, self._tokens = Understanding(wish, run_id), TokenSteps(tell)
         self._run: Run | None = None
         self._bounds, self._void = ClipBounds(), ""
         self._reach: dict[str, int] = {}
@@ -71,7 +73,7 @@ class FollowedRun:
             come_to=grown.come_to,
             restarted_from=min(restarts, default=None),
             written_at=max(written, default=None),
-            problems=self._new((*(changed.run.problems if isinstance(changed, Understood) else ()), *summed.problems)),
+            problems=self._new((*(changed.run.problems if isinstance(changed, Understood) else grown.unread), *summed.problems)),
         )
 
     def _new(self, problems: tuple[ReadProblem, ...]) -> tuple[ReadProblem, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from monitor.engines import local
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.frame import from_partials
 from monitor.metrics.kernel import partials
+
+Progress = Callable[[str, int, int], None]  # run, steps that are summed, steps there are
 
 _AT_ONCE = 256  # steps summed together; the sums of one take 25 kB
 
@@ -36,7 +38,8 @@ class Summed:
 class TokenSteps:
     """The parts of one run's token log by the steps that they hold. Of a step that is touched all parts are summed again in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None = None) -> None:
+        self._progress = progress
         self._pieces: dict[Path, TokenPiece] = {}
         self._steps: dict[Path, frozenset[int]] = {}
         self._holders: dict[int, set[Path]] = {}
@@ -120,7 +123,10 @@ class TokenSteps:
 
     def _rows(self, steps: Sequence[int], bounds: ClipBounds, void: str) -> tuple[pa.Table, tuple[ReadProblem, ...]]:
         tables, problems = [METRIC_FRAME.empty_table()], list[ReadProblem]()
+        done = 0
         for some in self._batches(steps):
+            self._tell(done, len(steps))
+            done += len(some)
             pieces = [self._pieces[path] for path in sorted({path for step in some for path in self._holders[step]}, key=_place)]
             try:
                 found, said = local.partials(token_log(pieces), bounds)
@@ -130,7 +136,13 @@ class TokenSteps:
             wanted = set(some)
             tables.append(from_partials({step: sums for step, sums in found.items() if step in wanted}, bounds=bounds, void=void))
             problems += said
+        self._tell(done, len(steps))
         return pa.concat_tables(tables), tuple(problems)
+
+    def _tell(self, done: int, total: int) -> None:
+        """How far it is; of what is done at once nothing is said."""
+        if self._progress is not None and total > _AT_ONCE:
+            self._progress(done, total)
 
     def _batches(self, steps: Sequence[int]) -> Iterator[Sequence[int]]:
         """Steps that are summed together: all where a part holds many, so that it is read once; otherwise so many as memory allows."""

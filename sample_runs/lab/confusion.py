@@ -67,6 +67,7 @@ def confuse(out: Path, only: Sequence[str] = (), runs: Path | None = None, *, st
         steps: of each run.
         processes: how many run side by side.
     """
+    out.mkdir(parents=True, exist_ok=True)  # before the long work, not after it
     path = out / "confusion.json"
     faults = [fault for fault in FAULTS if not only or fault.name in only]
     wanted = [(fault, strength, seed) for fault in faults for strength in fault.strengths for seed in seeds(fault)]

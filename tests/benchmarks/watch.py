@@ -38,7 +38,7 @@ from tests.ingest.container_samples import event_file
 from tests.monitor.alerts.servers import serving
 from tests.monitor.watch.runs import append, lag_for
 
-FEW, LOOKS, METRICS, SEQUENCE = 10, 30, 14, 16
+FEW, LOOKS, METRICS, WIDE, SEQUENCE = 10, 30, 14, 50, 16
 LARGE = 200_000  # tokens of a part as a trainer on a few GPUs writes it
 
 Grow = Callable[[int], None]
@@ -61,7 +61,7 @@ def main() -> None:
 def section(folder: Path, many: int, trials: int) -> str:
     """The section, from one run."""
     few, lots = (parts_rows(folder / f"parts{count}", count) for count in (FEW, many))
-    lines = [line for kind in (jsonl, events, records) for line in file_rows(folder, kind, many)]
+    lines = [line for kind in (jsonl, pipelinerl, events, records) for line in file_rows(folder, kind, many)]
     waits = latencies(folder / "latency", trials)
     rows = [
         "",
@@ -69,7 +69,7 @@ def section(folder: Path, many: int, trials: int) -> str:
         "",
         f"Written by `python -m tests.benchmarks.watch --write`: CPU time of one process, median of {LOOKS} looks;",
         f"Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}. The columns are the steps",
-        "that the run had before. Parts of 64 tokens where nothing else is said, with their sums beside them. The first look is a loading.",
+        "that the run had before. Parts of 64 tokens where nothing else is said, their sums beside them. The first look costs a loading.",
         "",
         f"| what | {FEW} | {many:,} |",
         "|---|---|---|",
@@ -117,9 +117,15 @@ def file_rows(folder: Path, kind: Callable[[Path, int], tuple[Path, Grow]], many
         follower = follow(str(path))
         follower.poll()
         found.append((looks(follower.poll, lambda _: None, count), looks(follower.poll, grow, count)))
-    named = {"jsonl": "JSONL", "events": "TensorBoard", "records": "`.wandb`"}[kind.__name__]
-    yield f"| {named}, {METRICS} metrics: a look that finds nothing new, ms | {found[0][0]:.2f} | {found[1][0]:.2f} |"
-    yield f"| {named}, {METRICS} metrics: a look that finds one new step, ms | {found[0][1]:.2f} | {found[1][1]:.2f} |"
+    few = f"{METRICS} metrics"
+    named = {
+        "jsonl": f"JSONL, {few}",
+        "pipelinerl": f"the same of PipelineRL without a batch size, {WIDE} metrics",
+        "events": f"TensorBoard, {few}",
+        "records": f"`.wandb`, {few}",
+    }[kind.__name__]
+    yield f"| {named}: a look that finds nothing new, ms | {found[0][0]:.2f} | {found[1][0]:.2f} |"
+    yield f"| {named}: a look that finds one new step, ms | {found[0][1]:.2f} | {found[1][1]:.2f} |"
 
 
 def first_look(run: Path) -> float:
@@ -162,6 +168,19 @@ def jsonl(folder: Path, count: int) -> tuple[Path, Grow]:
     path = folder / "log.jsonl"
     append(path, *({"step": step, **row(step)} for step in range(count)))
     return path, lambda step: append(path, {"step": step, **row(step)})
+
+
+def pipelinerl(folder: Path, count: int) -> tuple[Path, Grow]:
+    """A step log whose samples per optimizer step only the course of a counter over all of it says."""
+    folder.mkdir()
+    path = folder / "log.jsonl"
+
+    def line(step: int) -> dict[str, float]:
+        own = {"stats/completed_steps": step, "stats/lag": 128, "stats/samples": 64 * step, "rl/ess": 0.9}
+        return own | {f"rl/other_{place}": step + place for place in range(WIDE - len(own))}
+
+    append(path, *(line(step) for step in range(count)))
+    return path, lambda step: append(path, line(step))
 
 
 def events(folder: Path, count: int) -> tuple[Path, Grow]:

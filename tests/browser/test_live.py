@@ -253,6 +253,36 @@ def test_a_secret_in_the_open_is_refused_and_shown_nowhere(open_page, home):
     assert (home / "rules.toml").read_text() == before if before else not (home / "rules.toml").exists()
 
 
+def test_that_a_destination_was_added_does_not_stay_beside_the_error_of_the_next(open_page, home):
+    page = open_page("/alerts")
+    page.locator(".st-key-add_sink summary").click()
+    for name, address in (("early", "json://127.0.0.1:9"), ("late", "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ")):
+        page.locator(".st-key-sink_name_apprise input").fill(name)
+        page.locator(".st-key-sink_apprise_url input").fill(address)
+        page.locator(".st-key-add_apprise button").click()
+        page.wait_for_selector("text=early is added" if name == "early" else "text=one in the open")
+        settle(page)
+    assert page.locator("text=early is added").count() == 0
+    assert "late" not in (home / "rules.toml").read_text()
+
+
+# Rows whose button does not stand beside what the row says.
+WRAPPED = """() => [...document.querySelectorAll('[class*=st-key-run_row_]')].map(row => [row.querySelector('.run'), row.querySelector('a')]
+  .map(node => node.getBoundingClientRect())).filter(([said, link]) => link.left < said.right - 1 || link.top > said.bottom).length"""
+
+
+def test_the_way_to_the_findings_stands_beside_its_row_however_much_that_says(open_page):
+    page = open_page("/findings?run=v1_broken")
+    page.wait_for_selector("text=at fault")
+    page.locator("a", has_text="Runs").first.click()
+    page.wait_for_selector("text=later layers too")
+    for width in (1440, 1001, 800, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert page.locator("[class*=st-key-run_row_] a").count() > 1
+        assert page.evaluate(WRAPPED) == 0, width
+
+
 def test_a_rule_is_changed_and_saved(open_page, home):
     page = open_page(f"/alerts?run={NAME}")
     page.get_by_text("Change the rules").click()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest._places import parts
+from ingest._places import left_out, left_out_sentence, parts
 from ingest.errors import RatiometerError
 from ingest.load import load
 from tests.ingest import container_samples
@@ -82,3 +82,28 @@ def test_it_does_not_search_for_ever(tmp_path):
     deep = tmp_path.joinpath(*"abcdefgh")
     write(deep / "log.jsonl")
     assert parts(tmp_path) == [tmp_path]
+
+
+def test_what_a_folder_of_runs_leaves_out_is_what_would_be_read_alone(tmp_path):
+    write(tmp_path / "described" / "run.toml", 'name = "d"\n')
+    write(tmp_path / "described" / "steps.jsonl")
+    write(tmp_path / "plain" / "steps.jsonl")
+    write(tmp_path / "loose.jsonl")
+    write(tmp_path / "deep" / "below" / "log.jsonl")
+    write(tmp_path / "notes" / "todo.txt", "nothing")
+    assert names(tmp_path) == ["described"]
+    ((why, found),) = left_out(tmp_path).items()
+    assert [place.name for place in found] == ["deep", "loose.jsonl", "plain"]
+    assert all(load(place) for place in found)
+    assert "run.toml" in why
+    assert left_out(tmp_path / "plain") == left_out(tmp_path / "deep") == left_out(tmp_path / "loose.jsonl") == {}
+
+
+def test_many_places_are_named_by_the_first_few(tmp_path):
+    write(tmp_path / "run" / "steps.jsonl")
+    for number in range(7):
+        write(tmp_path / f"loose{number}.jsonl")
+    ((why, found),) = left_out(tmp_path).items()
+    said = left_out_sentence(why, found)
+    assert "loose4.jsonl and 2 more. Where a folder holds run folders" in said
+    assert "loose5" not in said

@@ -46,6 +46,14 @@ def native(url: str) -> bool:
     return _service(url) is not None
 
 
+def speaks(scheme: str) -> bool:
+    """Whether apprise has a service for such addresses."""
+    from apprise import manager_plugins  # noqa: PLC0415
+
+    services: Any = manager_plugins.NotificationManager
+    return scheme in services().schemas()
+
+
 def _service(url: str) -> Any:  # noqa: ANN401 - any of apprise's services
     import apprise  # noqa: PLC0415
 

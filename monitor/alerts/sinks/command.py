@@ -44,8 +44,11 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _said(printed: IO[bytes]) -> str:
+    """The beginning of what it printed; where that is cut, without its last word: half a secret is not known to be one."""
     printed.seek(0)
-    return printed.read(_MOST_OUTPUT).decode("utf-8", "replace").strip() or "it printed nothing"
+    said = printed.read(_MOST_OUTPUT + 1).decode("utf-8", "replace")
+    whole = said if printed.tell() <= _MOST_OUTPUT else said.rsplit(maxsplit=1)[0] if len(said.split()) > 1 else "a long word"
+    return whole.strip() or "it printed nothing"
 
 
 def _text(value: object) -> str:

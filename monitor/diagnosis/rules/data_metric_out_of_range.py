@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyarrow.compute as pc
 
 from monitor.diagnosis.case import Case
 from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Fix, Layer, Outcome, Passed, Severity
@@ -32,8 +33,6 @@ _CAUSES = {
     "positive.": "no probability is above 1: negative log-likelihoods were logged, or logits had been rounded (field report A43)",
     "repeated.": "rows were logged twice, or responses of several ranks share their sample_id",
 }
-
-
 FEW_STEPS = 20  # that an evidence names
 
 
@@ -51,12 +50,13 @@ def check(case: Case) -> Outcome:
 
     The ranges are those of the definitions, with room for rounding only. Field report A78 has an effective sample size of 5/4.
     """
-    if (empty := _empty(case)) is not None:
-        return empty
-    counted = {metric for metric, _, _ in COUNTED}
-    found = [one for one in oddities(case.frame) if one.what == _RANGE or one.metric in counted]
+    empty = _empty(case)
+    if empty is not None and empty.severity is Severity.CRITICAL:
+        return empty  # no metric has a value
+    kinds = {_RANGE, *(what for _, what, _ in COUNTED)}
+    found = [one for one in oddities(case.frame) if one.what in kinds and len(_worst(case, one)[2])]
     if not found:
-        return Passed(says="every metric lies in the range of its quantity")
+        return empty or Passed(says="every metric lies in the range of its quantity")
     grave = [one for one in found if _grave(case, one)]
     first = (grave or found)[0]
     more = len({one.metric for one in found}) - 1
@@ -142,7 +142,8 @@ def _fix(case: Case, one: Oddity) -> Fix:
             change="record log-probabilities, not their negatives, and compute the log-softmax in float32",
             where="the recorder in the trainer",
         )
-    key = next((row["source_key"] for row in case.frame.to_pylist() if row["metric"] == one.metric and row["source_key"]), one.metric)
+    keys = case.frame.filter(pc.equal(case.frame["metric"], one.metric))["source_key"].unique().to_pylist()
+    key = next((key for key in keys if key), one.metric)
     return Fix(
         change=f"correct how {key} is computed, or name its quantity in a mapping (--map); record token columns to have it computed here",
         where="the trainer's log",
@@ -157,7 +158,7 @@ def _evidence(case: Case, one: Oddity) -> Evidence:
         value=value,
         threshold=bound,
         source="the range of the quantity in the definitions" if one.what == _RANGE else "definition: 0 in every healthy log",
-        steps=steps[:20],
+        steps=steps[:FEW_STEPS],
         origin=case.series(one.metric).origin,
     )
 

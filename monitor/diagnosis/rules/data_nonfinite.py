@@ -104,7 +104,7 @@ def _in_tokens(case: Case, bad: float, tokens: float) -> Finding:
         why="the sampled token fell outside the trainer's own kept set by rounding (field report A6): its probability there is 0"
         if cut
         else "a token without a log-probability spoils every mean it enters, and no comparison of a ratio with its bounds catches it",
-        fixes=(_keep_sampled() if cut else fix(case, Remedy.MASK),),
+        fixes=(_keep_sampled(),) if cut else (_overflow(), fix(case, Remedy.MASK)),
         look_at="the count of such tokens by step: it should be 0",
         evidence=(
             Evidence(
@@ -130,6 +130,14 @@ def _severity(case: Case, bad: float, share: float) -> Severity:
 def _truncated(case: Case) -> bool:
     top_p, top_k, min_p = (case.number(f"sampling.{name}") for name in ("top_p", "top_k", "min_p"))
     return bool((top_p is not None and top_p < 1) or (top_k is not None and top_k > 0) or min_p)
+
+
+def _overflow() -> Fix:
+    return Fix(
+        change="look in the first of these steps for what overflows: logits and log-softmax in float32, no mask of -inf over a whole row, "
+        "and no weights that were NaN already",
+        where="the trainer's forward pass",
+    )
 
 
 def _keep_sampled() -> Fix:
@@ -181,6 +189,7 @@ def _in_log(logged: Logged) -> Finding:
                 says=f"{len(shown)} steps with values that are no numbers, up to {logged.counts.max()} metrics in one of them",
                 value=float(logged.counts.max()),
                 threshold=THRESHOLDS["metrics"].value,
+                unit="metrics",
                 source=THRESHOLDS["metrics"].source,
                 steps=tuple(int(step) for step in shown[:20]),
                 origin="logged",

@@ -39,8 +39,6 @@ THRESHOLDS = {
     "pearson": Threshold(value=0.5, unit="correlation", source="chosen: healthy logs have 0.99, the wrong temperature 0.97"),
 }
 FEWEST = 12  # pairs of tokens under which a correlation says nothing
-
-
 MANY = 50  # tokens whose two sides are equal to the last bit: two programs do not agree like that
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from monitor.diagnosis._earlier_rules import DATA, STALE_OR_WRONG_WEIGHTS
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import Certainty, Curve, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import Certainty, Curve, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped, few
 from monitor.diagnosis.portrait import Portrait
 from monitor.diagnosis.remedies import Remedy, fix
 from monitor.diagnosis.rule import Rule, Threshold
@@ -85,7 +86,7 @@ def _found(case: Case, portrait: Portrait, share: float) -> Finding:
                 value=share,
                 threshold=limit.value,
                 source=limit.source,
-                steps=_few(steps),
+                steps=few(steps),
                 curve=_curve(portrait),
             ),
         ),
@@ -114,10 +115,6 @@ def _curve(portrait: Portrait) -> Curve:
     return Curve(x=xs, y=ys, x_title="step", y_title="tokens", expected=tuple(np.zeros(len(xs)).tolist()))
 
 
-def _few(steps: tuple[int, ...]) -> tuple[int, ...]:
-    return steps if len(steps) <= 6 else (*steps[:3], *steps[-3:])  # noqa: PLR2004 - as many as fit on a line
-
-
 RULE = Rule(
     id="inference_path_confident_disagreement",
     layer=Layer.INFERENCE_PATH,
@@ -126,20 +123,8 @@ RULE = Rule(
     requires=(("tokens",),),
     thresholds=THRESHOLDS,
     after=(
-        *(
-            "data_length_mismatch",
-            "data_shifted_logprobs",
-            "data_retokenised_rows",
-            "data_packed_boundary",
-            "data_zeros_in_mask",
-            "data_wrong_context_start",
-        ),
+        *DATA,
         *("semantics_raw_logprobs", "semantics_trainer_forgets_temperature", "semantics_constant_offset"),
-        *(
-            "inference_path_stale_prefix_cache",
-            "inference_path_weights_not_synced",
-            "inference_path_weights_damaged",
-            "inference_path_grows_at_lr0",
-        ),
+        *(other for other in STALE_OR_WRONG_WEIGHTS if other != "inference_path_confident_disagreement"),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monitor.diagnosis._at_rest import why_at_rest
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._engine_state import REQUIRES, Seen, State, look
 from monitor.diagnosis._engine_state_evidence import evidence
 from monitor.diagnosis.case import Case
@@ -84,12 +85,5 @@ RULE = Rule(
     requires=REQUIRES,
     needs=("trainer.learning_rate",),
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_retokenised_rows",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.diagnosis._engine_side import ENGINE, PAIR, TRAINER, overlapping_updates
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped, few
 from monitor.diagnosis.portrait import Portrait
 from monitor.diagnosis.remedies import Remedy, fix
 from monitor.diagnosis.rule import Rule, Threshold
@@ -57,7 +57,7 @@ def _from_tokens(case: Case, portrait: Portrait) -> Outcome:
     steps = tuple(step for step, one in portrait.steps.items() if one.singular.engine_nan + one.singular.engine_infinite)
     says = f"{bad:.0f} of {whole.tokens:.0f} tokens have no finite log-probability on the engine's side, {other:.0f} on the trainer's"
     limit = THRESHOLDS["tokens"]
-    evidence = Evidence(metric="nonfinite.engine", says=says, value=bad, threshold=limit.value, source=limit.source, steps=_few(steps))
+    evidence = Evidence(metric="nonfinite.engine", says=says, value=bad, threshold=limit.value, source=limit.source, steps=few(steps))
     return _finding(case, f"{bad:.0f} tokens", len(portrait.steps), (evidence,), steps)
 
 
@@ -81,8 +81,9 @@ def _from_log(case: Case) -> Outcome:
             says=f"not a number at {len(_where(one))} of {len(one)} steps",
             value=float(len(_where(one))),
             threshold=1.0,
+            unit="steps",
             source=THRESHOLDS["tokens"].source,
-            steps=_few(_where(one)),
+            steps=few(_where(one)),
             origin=one.origin,
         )
         for name, one in bad.items()
@@ -151,10 +152,6 @@ def _finding(
         until=seen[-1],
         apart_from=("a broken trainer: its side is finite at these tokens",) if case.portrait else (),
     )
-
-
-def _few(steps: tuple[int, ...]) -> tuple[int, ...]:
-    return steps if len(steps) <= 6 else (*steps[:3], *steps[-3:])  # noqa: PLR2004 - as many as fit on a line
 
 
 RULE = Rule(

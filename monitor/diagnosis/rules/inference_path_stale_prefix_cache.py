@@ -6,6 +6,7 @@ import math
 
 from monitor.diagnosis import _profiles
 from monitor.diagnosis._by_update import Shape
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._engine_state import REQUIRES, UNEVEN, Seen, State, look
 from monitor.diagnosis._engine_state_evidence import evidence
 from monitor.diagnosis.case import Case
@@ -133,13 +134,6 @@ RULE = Rule(
     requires=REQUIRES,
     needs=("engine.enable_prefix_caching", "trainer.learning_rate"),
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_retokenised_rows",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
     keystone=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monitor.diagnosis._by_update import DAMAGE, DAMAGE_FACTOR
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._engine_state import REQUIRES, Seen, State, look
 from monitor.diagnosis._engine_state_evidence import evidence
 from monitor.diagnosis._logged_level import JUMP
@@ -78,12 +79,5 @@ RULE = Rule(
     check=check,
     requires=REQUIRES,
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_retokenised_rows",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
 )

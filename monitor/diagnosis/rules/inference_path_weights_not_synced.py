@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._engine_state import REQUIRES, UNEVEN, Seen, State, look
 from monitor.diagnosis._engine_state_evidence import evidence
 from monitor.diagnosis._logged_level import JUMP
@@ -83,7 +86,8 @@ def _flat(case: Case) -> tuple[Evidence, ...]:
         if np.isfinite(z) and abs(z) < THRESHOLDS["flat"].value:
             limit = THRESHOLDS["flat"]
             says = f"{words} has no trend over the run (Kendall's tau at {z:+.1f} standard errors)"
-            found.append(Evidence(metric=metric, says=says, value=float(z), threshold=limit.value, source=limit.source, origin=own.origin))
+            evidence = Evidence(metric=metric, says=says, value=float(z), threshold=limit.value, source=limit.source, origin=own.origin)
+            found.append(replace(evidence, unit="standard errors"))
     return tuple(found)
 
 
@@ -116,12 +120,5 @@ RULE = Rule(
     requires=REQUIRES,
     needs=("engine.enable_prefix_caching", "trainer.learning_rate"),
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_retokenised_rows",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
 )

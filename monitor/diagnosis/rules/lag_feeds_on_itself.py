@@ -166,6 +166,7 @@ def _grown(size: Series, second: Fit, factor: float) -> Evidence:
         says=f"grew {factor:.1f} times over the run, {second.rate:.1%} a step in its second half",
         value=factor,
         threshold=THRESHOLDS["factor"].value,
+        unit="times over the run",
         source=THRESHOLDS["factor"].source,
         steps=(int(size.steps[0]), int(size.steps[-1])),
         origin=size.origin,
@@ -204,7 +205,10 @@ def _versions(case: Case, filling: float) -> tuple[Evidence, ...]:
         return ()
     own, limit = case.series(*VERSIONS), THRESHOLDS["filling"]
     says = f"the samples fall behind by {filling:.2f} versions a step"
-    return (Evidence(metric=own.metric, says=says, value=filling, threshold=limit.value, source=limit.source, origin=own.origin),)
+    unit = "versions a step"
+    return (
+        Evidence(metric=own.metric, says=says, value=filling, threshold=limit.value, unit=unit, source=limit.source, origin=own.origin),
+    )
 
 
 def _apart(filling: float) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from monitor.diagnosis._idle_loss import idle_loss
 from monitor.diagnosis._lag_estimate import estimate, moved_with_versions
 from monitor.diagnosis._lag_term import below, mean_of
 from monitor.diagnosis.case import Case
-from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped
+from monitor.diagnosis.outcome import Certainty, Evidence, Finding, Layer, Outcome, Passed, Severity, Skipped, few
 from monitor.diagnosis.remedies import Remedy, fix
 from monitor.diagnosis.rule import Rule, Threshold
 
@@ -131,7 +131,7 @@ def _ess(case: Case, level: str, steps: tuple[int, ...]) -> Evidence:
     says = f"lowest value {worst:.3g}, under 1/2 at {len(steps)} steps"
     limit = THRESHOLDS["ess"]
     return Evidence(
-        metric=own.metric, says=says, value=worst, threshold=limit.value, source=limit.source, steps=_few(steps), origin=own.origin
+        metric=own.metric, says=says, value=worst, threshold=limit.value, source=limit.source, steps=few(steps), origin=own.origin
     )
 
 
@@ -145,10 +145,6 @@ def _by_version(case: Case) -> tuple[Evidence, ...]:
     if curve.expected:
         says += f"; to the weights that sampled the tokens it is {curve.expected[0]:.3g} and {curve.expected[-1]:.3g}"
     return (Evidence(metric="portrait.total_lag", says=says, value=curve.y[-1], curve=curve),)
-
-
-def _few(steps: tuple[int, ...]) -> tuple[int, ...]:
-    return steps if len(steps) <= 6 else (*steps[:3], *steps[-3:])  # noqa: PLR2004 - as many as fit on a line
 
 
 def _as_the_reference(case: Case) -> bool:

@@ -83,7 +83,7 @@ def check(case: Case) -> Outcome:
     if case.portrait is not None and case.portrait.gap.is_discrepancy:
         rise = rising(case.portrait)
         if rise is None:
-            return Skipped(why="too few tokens at different places of the responses to see a trend")
+            return Skipped(why="too few tokens at different places of the responses to see a trend", record=("more tokens",))
         return _from_tokens(case, case.portrait, rise)
     return _from_log(case)
 
@@ -209,6 +209,7 @@ def _logged(case: Case, metric: str, origin: str, values: Floats, lengths: Float
                 says=f"rank correlation with the mean length {partial:.2f}, the step taken out, over {len(steps)} steps",
                 value=partial,
                 threshold=THRESHOLDS["correlation"].value,
+                unit="rank correlation",
                 source=THRESHOLDS["correlation"].source,
                 steps=(int(steps[0]), int(steps[-1])),
                 origin=origin,

@@ -165,6 +165,7 @@ def _above_evidence(above: Excess) -> Evidence:
         says=f"{above.whole:.2f} times the reference over the run, {above.first:.2f} times in its first steps",
         value=above.whole,
         threshold=THRESHOLDS["excess"].value,
+        unit="times the reference",
         source=THRESHOLDS["excess"].source,
         steps=above.steps,
         origin=above.origin,

@@ -73,7 +73,15 @@ def _dried(entropy: Series) -> Evidence | None:
     if not (early > 0 and late / early < limit.value):
         return None
     says = f"falls from {early:.3g} to {late:.3g} nats"
-    return Evidence(metric=entropy.metric, says=says, value=late / early, threshold=limit.value, source=limit.source, origin=entropy.origin)
+    return Evidence(
+        metric=entropy.metric,
+        says=says,
+        value=late / early,
+        threshold=limit.value,
+        unit="of the start",
+        source=limit.source,
+        origin=entropy.origin,
+    )
 
 
 def _rising(fallen: Fall | None) -> bool:

@@ -80,6 +80,7 @@ def _drift(found: Series) -> Evidence | None:
         says=f"grows from {trend.early:.2g} to {trend.late:.2g}, {trend.factor:.3g} times",
         value=trend.factor,
         threshold=THRESHOLDS["factor"].value,
+        unit="times over the run",
         source=THRESHOLDS["factor"].source,
         steps=(int(found.steps[0]), int(found.steps[-1])),
         origin=found.origin,

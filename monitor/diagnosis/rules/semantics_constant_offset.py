@@ -27,7 +27,6 @@ _EXTREMES = (
     "ratio.total.squared_sum",
 )
 _MOST_RANKS = 4096
-_WHERE = "the code that computes log-probabilities"
 
 
 def check(case: Case) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitor.diagnosis._earlier_rules import DATA
 from monitor.diagnosis._mean_ratio import MeanRatio, first_steps, mean_ratio
 from monitor.diagnosis._semantics_evidence import gap_evidence, ratio_evidence, slope_evidence, surprise_evidence
 from monitor.diagnosis._temperature_fit import Fit, fit, fit_all, sampling_temperature
@@ -132,12 +133,5 @@ RULE = Rule(
     requires=(("tokens", "log_ratio.discrepancy.abs_mean", "log_ratio.total.abs_mean", "kl.discrepancy.k3", "kl.total.k3"),),
     needs=("sampling.temperature", "tokens.sampled", "tokens.filtered"),
     thresholds=THRESHOLDS,
-    after=(
-        "data_length_mismatch",
-        "data_shifted_logprobs",
-        "data_packed_boundary",
-        "data_zeros_in_mask",
-        "data_retokenised_rows",
-        "data_wrong_context_start",
-    ),
+    after=DATA,
 )

@@ -150,6 +150,13 @@ def test_an_ess_without_tokens_is_not_a_number(tmp_path):
     assert math.isnan(row["value"])
 
 
+@pytest.mark.parametrize(("sums", "ess"), [((1e200, 1.0), math.inf), ((math.inf, math.inf), math.nan)])
+def test_an_ess_of_sums_that_overflow_is_a_finding_and_no_warning(tmp_path, sums, ess):
+    line = {"stats/completed_steps": 1, **SUMS, "rl/ratio_new_old_sum": sums[0], "rl/ratio_new_old_squared_sum": sums[1]}
+    (row,) = rows(run_of(tmp_path, [line]), "ess.total.token")
+    assert row["value"] == pytest.approx(ess, nan_ok=True)
+
+
 def test_the_mean_log_ratio_is_derived(tmp_path):
     (row,) = rows(
         run_of(tmp_path, [{"stats/completed_steps": 1, "rl/new_logprobs": -0.5, "rl/old_logprobs": -0.25}]), "log_ratio.total.mean"

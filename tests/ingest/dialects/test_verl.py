@@ -1,10 +1,14 @@
 """verl's keys in every generation, with what must be known to read them."""
 
+import json
+import math
+
 import pytest
 
 from ingest.dialects.verl import DIALECT
 from ingest.errors import UnknownDialectError
 from ingest.identify import identify_dialect
+from ingest.load import load
 from tests.dialect_logs import assert_as_expected, only, run_of, said, samples, values
 
 ACTOR, ROLLOUT, CORRECTION = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm.rollout_correction"
@@ -263,3 +267,10 @@ def test_actor_is_a_word_of_two_frameworks():
 def test_no_key_is_given_twice():
     raw = [key.raw for key in DIALECT.keys]
     assert len(raw) == len(set(raw))
+
+
+def test_a_power_that_overflows_is_infinite_and_the_other_steps_keep_their_values(tmp_path):
+    lines = [{"rollout_corr/chi2_token": 1.0, "rollout_corr/kl": 0.0, "rollout_corr/k3_kl": k3} for k3 in (0.0, 1e200)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps({"step": step, **line}) + "\n" for step, line in enumerate(lines)))
+    (run,) = load(tmp_path / "log.jsonl", dialect="verl")
+    assert values(run, "ess.discrepancy.token") == [0.5, math.inf]

@@ -98,6 +98,25 @@ def test_everything_arrives_once_at_each_and_in_order(store):
     assert health(store, "one").failures == health(store, "one").waiting == 0
 
 
+def test_what_waits_for_a_destination_that_is_no_more_waits_until_it_is_back(store):
+    with serving() as server:
+        rules = Policy(rules=(LOW,), sinks=(hook("one", server.host),))
+        with Delivery(store, rules.sinks) as delivery:
+            delivery.renew(())
+            take(store, rules, 0.4)
+            delivery.serve(0.3)
+            assert (server.requests, health(store, "one").waiting) == ([], 1)
+            delivery.renew(rules.sinks)
+            assert len(served(delivery, 1)) == len(server.requests) == 1
+
+
+def test_destinations_of_which_one_cannot_be_set_up_stay_as_they_were(store):
+    with Delivery(store, (hook("one", "127.0.0.1:9"),)) as delivery:
+        with pytest.raises(SettingsError):
+            delivery.renew((hook("two", "127.0.0.1:9"), SinkSettings(name="three", sink="nonsense")))
+        assert [each.name for each in delivery.destinations] == ["one"]
+
+
 def test_a_step_waits_for_nobody(store):
     with hanging() as dead:
         rules = Policy(rules=(LOW,), sinks=(hook("dead", dead.host),))
@@ -168,9 +187,9 @@ def test_a_try_that_succeeds_after_it_was_given_up_counts(store):
     with serving() as server:
         real = Destination.tell
 
-        def late(self, notification):
+        def late(self, *told):
             answer.wait(10)
-            real(self, notification)
+            real(self, *told)
 
         rules = Policy(rules=(LOW,), sinks=(hook("late", server.host),))
         take(store, rules, 0.4)

@@ -204,3 +204,17 @@ def test_nothing_is_loaded_that_nobody_uses():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("foo://bar", "found foo:, which nobody takes"),
+        ("command:ls", 'found command:.*rule file: .*sink = "command"'),
+        ("resync:/tmp", 'rule file: .*sink = "resync"'),
+        ("xoxb9917288812345QwErTyAsDf://x", "found another scheme"),
+    ],
+)
+def test_a_scheme_that_nobody_takes_is_called_that(address, why):
+    with pytest.raises(SettingsError, match=why):
+        settings_of(address)

@@ -174,6 +174,14 @@ def test_a_value_that_was_replaced_takes_its_episode_back():
     assert (kinds(told), told[0].episode) == (["firing 1"], "ess:r:1+1")
 
 
+def test_what_is_over_because_the_rule_was_changed_says_so():
+    state, _ = fed([seen(0.9, 0.4)])
+    lower = replace(RULE, threshold=0.3)
+    _, told = fed([seen(0.9, 0.4)], lower, state=state)
+    assert kinds(told) == ["resolved 1"]
+    assert "over: the rule, or what it compares with, was changed, and asks the run anew" in told[0].text
+
+
 def test_a_restart_makes_void_what_it_has_not_reached_again():
     state, _ = fed([seen(0.9, 0.9, 0.9, 0.4, 0.4)])
     _, told = fed([seen(0.9, start=2)], state=state, news=News(restarted_from=2))

@@ -190,7 +190,8 @@ def test_the_page_of_alerts_shows_a_file_that_is_read_and_names_every_field_and_
         if isinstance(field.default, (int, float)) and f"| `{field.name}` | " in page:
             assert f"| `{field.name}` | {str(field.default).lower().removesuffix('.0')} |" in page
     for rule in default_policy().rules:
-        assert f"| `{rule.id}` | " in page
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{rule.id}` | "))
+        assert [cell.split()[0] for cell in row.split(" | ")[-2:]] == [f"{rule.cooldown_s:g}", f"{rule.remind_s:g}"]
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)

@@ -6,6 +6,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -160,9 +161,13 @@ def test_what_it_answers(endpoint, tmp_path):
     ask(tmp_path / "a", TOLD)
     status, said = request(endpoint, "GET", "/resync?run=a")
     assert (status, said["resync"], said["step"], said["reason"]) == (200, True, 31, "ESS is under 0.5")
-    assert request(endpoint, "GET", "/resync?run=b") == (200, {"resync": False})
+    unknown = {"error": "no run 'b' is watched so far; those that are: a"}
+    assert request(endpoint, "GET", "/resync?run=b") == (200, {"resync": False, **unknown})
     assert request(endpoint, "POST", "/taken", '{"run": "a", "step": 3}', Content_Type="application/json") == (200, {"taken": True})
-    assert request(endpoint, "POST", "/taken", '{"run": "b", "step": 3}', Content_Type="application/json") == (200, {"taken": False})
+    assert request(endpoint, "POST", "/taken", '{"run": "b", "step": 3}', Content_Type="application/json") == (
+        200,
+        {"taken": False, **unknown},
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,3 +213,74 @@ def test_a_signal_that_cannot_be_read_is_an_answer(endpoint, tmp_path):
     status, said = request(endpoint, "GET", "/resync?run=a")
     assert (status, said["resync"]) == (500, False)
     assert not should_resync(endpoint.address)
+
+
+SEQUENCE = replace(TOLD, rule="low.sequence", episode="low.sequence:a:31")
+
+
+def test_of_two_rules_that_ask_the_end_of_one_withdraws_its_own_asking_only(endpoint, tmp_path):
+    folder = tmp_path / "a"
+    for told in (TOLD, SEQUENCE):
+        ask(folder, told)
+    withdraw(folder, SEQUENCE.episode)
+    assert should_resync(folder)
+    assert should_resync(f"{endpoint.address}/resync?run=a")
+    assert request(endpoint, "GET", "/resync?run=a")[1]["rule"] == "low", "who still asks is who is named"
+    withdraw(folder, TOLD.episode)
+    assert not should_resync(folder)
+    assert not (folder / ASKED).exists(), "none asks any more"
+
+
+def test_one_resync_answers_all_who_had_asked_by_then_and_no_other(tmp_path):
+    third = replace(TOLD, rule="kl", episode="kl:a:31")
+    ask(tmp_path, TOLD)
+    ask(tmp_path, SEQUENCE)
+    assert should_resync(tmp_path)
+    resync_taken(tmp_path, 40)
+    assert not should_resync(tmp_path)
+    withdraw(tmp_path, SEQUENCE.episode)
+    assert not should_resync(tmp_path), "the other was taken with it"
+    ask(tmp_path, third)
+    assert pending(tmp_path)["rule"] == "kl"
+    withdraw(tmp_path, third.episode)
+    assert not should_resync(tmp_path)
+
+
+def test_another_training_in_the_same_folder_asks_anew_at_the_same_step(tmp_path):
+    ask(tmp_path, TOLD)
+    should_resync(tmp_path)
+    resync_taken(tmp_path, 31)
+    ask(tmp_path, TOLD)
+    assert not should_resync(tmp_path), "sent again after a crash"
+    ask(tmp_path, replace(TOLD, at=TOLD.at + 3600))
+    assert should_resync(tmp_path)
+
+
+def test_what_an_earlier_run_of_the_folder_asked_for_is_no_longer_asked(tmp_path):
+    ask(tmp_path, replace(SEQUENCE, run="earlier"))
+    ask(tmp_path, TOLD)
+    withdraw(tmp_path, TOLD.episode)
+    assert not should_resync(tmp_path)
+
+
+def test_two_watches_that_write_at_the_same_time_lose_no_asking(tmp_path):
+    rules = [f"rule{number}" for number in range(8)]
+    threads = [Thread(target=ask, args=(tmp_path, replace(TOLD, rule=rule, episode=f"{rule}:a:31"))) for rule in rules]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each["rule"] for each in json.loads((tmp_path / ASKED).read_text())["asking"]) == rules
+
+
+def test_a_trainer_that_begins_before_its_log_is_told_so_and_answered_once_it_is_there(tmp_path, caplog):
+    runs = {"b": None}
+    with ResyncEndpoint(Places(folders={}, spare=tmp_path, watched=runs)) as endpoint:
+        where = f"{endpoint.address}/resync?run=a"
+        for _ in range(3):
+            assert should_resync(where) is False
+        assert caplog.text.count("no run 'a' is watched so far; those that are: b") == 1
+        runs["a"] = None
+        assert request(endpoint, "GET", "/resync?run=a") == (200, {"resync": False})
+        ask(Places(spare=tmp_path).of("a"), TOLD)
+        assert should_resync(where), "at once: it was not left alone as an endpoint that fails is"

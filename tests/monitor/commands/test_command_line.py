@@ -284,3 +284,15 @@ def test_ingest_takes_a_whole_folder(tmp_path, answer):
     assert (code, document["runs"]) == (0, ["run"])
     code, kept = answer("identify", "identify", document["folder"])
     assert (code, kept["runs"][0]["token_rows"]) == (0, 960)
+
+
+def test_identify_says_what_of_a_folder_is_left_out(tmp_path, capsys):
+    line = '{"step": 1, "rl/ess": 0.5}\n'
+    (tmp_path / "a").mkdir()
+    for name, text in (("a/run.toml", 'name = "a"\n'), ("a/steps.jsonl", line), ("b.jsonl", line)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert main(["identify", str(tmp_path)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+    assert str(tmp_path / "b.jsonl") in line
+    assert main(["identify", str(tmp_path / "a")]) == 0
+    assert "left out" not in capsys.readouterr().out

@@ -16,6 +16,7 @@ from monitor.__main__ import main
 from tests.monitor.commands.test_command_line import SCHEMAS
 
 RUNS = sorted(path.parent for path in (Path(__file__).parents[3] / "sample_runs").glob("v*/run.toml"))
+DATA = Path(__file__).parents[2] / "data"
 SAYS = {  # fault of run.toml -> the rule that names it, and its layer
     "logprobs_mode": ("semantics_raw_logprobs", "semantics"),
     "enable_prefix_caching": ("inference_path_stale_prefix_cache", "inference_path"),
@@ -117,6 +118,29 @@ def test_a_log_whose_every_row_is_refused_for_its_lengths_is_a_verdict_not_an_er
     assert (code, document["layer"]) == (1, "data")
     assert document["findings"][0]["id"] == "data_length_mismatch"
     assert str(more) in document["findings"][0]["what"], word
+
+
+@pytest.mark.parametrize("name", ["nemo_rl_tokens/exp_001", "prime_rl_tokens", "torch_file/train_data", "archive/dumps.tar.gz"])
+def test_a_token_dump_that_is_no_parquet_file_is_diagnosed_as_well(answer, name):
+    code, document = answer(DATA / name)
+    assert code == 0
+    assert document["runs"]
+    assert all(run["layers"]["data"] == "clear" for run in document["runs"])
+
+
+def test_a_gap_that_cannot_be_placed_is_found_although_no_layer_is_named(answer, tmp_path):
+    rows = [{"step": step, "log_ratio.discrepancy.abs_mean": 0.3, "ratio.discrepancy.mean": 1.0} for step in range(1, 30)]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, document = answer(tmp_path / "steps.jsonl")
+    assert (code, document["layer"]) == (1, None)
+    assert "record" in document["verdict"]
+    assert document["runs"][0]["layers"]["numerics"] == "cannot be told"
+
+
+def test_whoever_watches_is_told_how_far_the_portrait_is(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main(["diagnose", str(RUNS[0].parent / "v1_fixed")])
+    assert "steps portrayed\n" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_is_exit_code_2(answer, tmp_path):

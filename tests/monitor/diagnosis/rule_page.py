@@ -44,6 +44,8 @@ def _rule(rule):
         lines += ["| threshold | value | unit | source |", "|---|---|---|---|"]
         lines += [f"| {name} | {each.value:g} | {_cell(each.unit)} | {_cell(each.source)} |" for name, each in rule.thresholds.items()]
         lines += [""]
+    if rule.needs:
+        lines += [f"Settings that sharpen the answer, where a log has them: {', '.join(f'`{name}`' for name in rule.needs)}.", ""]
     if rule.after:
         others = ", ".join(f"`{name}`" for name in rule.after)
         lines += [f"Not asked where one of these is found, because it would explain what this one sees: {others}.", ""]

@@ -5,12 +5,13 @@ import time
 import pytest
 
 from monitor.alerts.levels import against
-from monitor.alerts.observation import observations
-from monitor.alerts.policy import SinkSettings, default_policy, read_policy
+from monitor.alerts.observation import Observation, observations
+from monitor.alerts.policy import AlertRule, Policy, Severity, SinkSettings, default_policy, read_policy
 from monitor.alerts.store import FILE, AlertStore
 from monitor.metrics.frame import metric_frame
 from monitor.pages import _library
 from monitor.pages._rule_file import change
+from tests.monitor.alerts.servers import serving
 from tests.monitor.pages.test_findings import figures, html, said, turn_to
 
 SECRET = "TIiajkdnlazkcOXrIdevi7FQ"  # noqa: S105 - made up
@@ -130,7 +131,7 @@ def test_a_rule_is_changed_and_the_file_read_back(alerts, home):
     assert {name: rule for name, rule in kept.items() if name != "ess.lag.token"} == {
         rule.id: rule for rule in default_policy().rules if rule.id != "ess.lag.token"
     }
-    assert "Saved." in " ".join(each.value for each in app.success).replace("\\", "")
+    assert "takes it up by itself" in " ".join(each.value for each in app.success).replace("\\", "")
 
 
 def test_a_rule_that_cannot_be_is_refused_and_nothing_is_written(alerts, home):
@@ -175,9 +176,62 @@ def test_a_command_is_neither_tried_nor_touched_from_a_page(alerts, home, tmp_pa
     text = f'[[sink]]\nname = "own"\nsink = "command"\nallow = true\nargv = ["touch", "{ran}"]\n'
     (home / "rules.toml").write_text(text)
     app = alerts()
+    assert not [each for each in app.button if (each.key or "").startswith("test_")]
+    assert "No test button: what it does on this machine is started by a watch only" in html(app)
+    assert not ran.exists()
+
+
+def test_a_file_without_any_rule_is_said_to_have_none(alerts, home):
+    (home / "rules.toml").write_text("poll_s = 2\n")
+    for run in ("v1_broken", ""):
+        app = alerts(run)
+        assert "The rule file has no rule" in said(app)
+        assert "failed" not in said(app)
+
+
+def destined(home, **options):
+    """A rule file with one webhook, written by hand."""
+    lines = [f'{name} = "{value}"' for name, value in {"name": "team", "sink": "webhook", **options}.items()]
+    (home / "rules.toml").write_text("\n".join(["include_defaults = true", "[[sink]]", *lines]))
+
+
+@pytest.mark.parametrize("kind", ["file", "variable"])
+def test_a_secret_that_was_written_by_hand_is_tested_and_shown_nowhere(alerts, home, monkeypatch, caplog, kind):
+    caplog.set_level("DEBUG")
+    with serving() as served:
+        address = f"http://{served.host}/hooks/{SECRET}"
+        secret = home / "address"
+        secret.write_text(f"{address}\n")
+        secret.chmod(0o600)
+        monkeypatch.setenv("TEAM_HOOK", address)  # not RATIOMETER_*, which is all that a page may name
+        destined(home, url=f"file:{secret}" if kind == "file" else "env:TEAM_HOOK")
+        app = alerts()
+        button(app, "test_0").click().run()
+        assert "✓ The test message arrived." in html(app)
+        assert [request.path for request in served.requests] == [f"/hooks/{SECRET}"]
     button(app, "test_0").click().run()
     assert "did not arrive" in html(app)
-    assert not ran.exists()
+    everywhere = text(app) + caplog.text + repr(app.session_state) + repr(dict(app.query_params))
+    assert SECRET not in everywhere
+
+
+def test_a_destination_that_is_gone_by_now_is_not_told(alerts, home):
+    with serving() as served:
+        destined(home, url=f"http://{served.host}")
+        app = alerts()
+        pressed = button(app, "test_0")
+        (home / "rules.toml").write_text("include_defaults = true\n")
+        pressed.click().run()
+        assert not app.exception
+        assert served.requests == []
+
+
+def test_a_destination_without_a_button_says_why(alerts, home):
+    destined(home, url="env:TEAM_HOOK")
+    app = alerts()
+    assert not [each for each in app.button if (each.key or "").startswith("test_")]
+    assert "cannot be set up" in html(app)
+    assert "No test button: the dashboard cannot set it up. A watch may" in html(app)
 
 
 def test_a_page_cannot_write_a_command(home, monkeypatch):
@@ -201,3 +255,36 @@ def test_a_dead_destination_is_said_to_be(alerts, home, watched):
     app = alerts()
     assert "the last try failed" in html(app)
     assert "connection refused" in html(app)
+
+
+MINE = AlertRule(id="my.kl", metric="kl.total.k3", threshold=0.5, severity=Severity.CRITICAL, what="Page the on-call.")
+
+
+def fires(store, rule, *sinks):
+    """A rule of another file than the page's fires in a run."""
+    policy = Policy(rules=(rule,), sinks=tuple(SinkSettings(name=name, sink="log") for name in sinks))
+    (run,) = _library.load(_library.SAMPLES / "v1_fixed")
+    store.take(policy, run.id, [Observation(run=run.id, step=0, metric=rule.metric, value=0.1)], time.time())
+
+
+def test_a_rule_of_another_file_is_shown_as_the_watch_told_it(alerts, app, watched):
+    fires(watched, MINE)
+    states = html(alerts()).split("<div class='standing'>")[1:]
+    (mine,) = (each for each in states if "my.kl" in each)
+    assert "critical" in mine
+    assert "Page the on-call." in mine
+    assert "the watch has it from another file" in mine
+    assert "no longer" not in mine
+    assert "no_data" not in states[0]
+    turn_to(app, "runs")
+    (row,) = (each for each in html(app).split("<div class='run'>") if "<b>v1_fixed</b>" in each)
+    assert "aria-label='critical'" in row
+
+
+def test_what_was_told_says_how_many_destinations_have_it(alerts, watched):
+    fires(watched, MINE, "one", "two", "three")
+    watched.sent(watched.claim(time.time(), sinks=("two",)).id, time.time())
+    history = next(each.value for each in alerts().table if "my.kl" in each.value.to_string().replace("\\", ""))
+    told = {str(row["rule"]).replace("\\", ""): str(row["told"]).replace("\\", "") for row in history.to_dict("records")}
+    assert told["my.kl"] == "sent to 1 of 3"
+    assert told["ess.lag.token"] == "on the terminal only"

@@ -4,7 +4,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from monitor.diagnosis import diagnose
-from monitor.diagnosis.outcome import LAYERS, Layer, Passed, Skipped
+from monitor.diagnosis.outcome import LAYERS, Evidence, Layer, Passed, Skipped
 from monitor.pages import _diagnoses, _library
 from tests.monitor.pages import fake_rules
 from tests.monitor.pages.conftest import DIPS
@@ -114,6 +114,20 @@ def test_what_passed_and_what_is_only_noted_lie_apart_from_the_findings(findings
     assert "Both sides are aligned." in html(app)
     headings = [each.value for each in app.subheader]
     assert headings == ["What is wrong, and what to change", "Notes, which are no faults", "What was not checked, and why"]
+
+
+def test_a_gap_that_cannot_be_placed_is_a_card_of_its_own_and_no_note(findings, fakes):
+    semantics = rule("semantics_a", Layer.SEMANTICS, lambda _: Skipped(why="no column", record=("group_id",)), keystone=True)
+    named = {"title": "A large gap", "needs": ("engine.dtype",), "keystone": True}
+    size = rule("numerics_size", Layer.NUMERICS, lambda _: finding(only_a_size=True), **named)
+    fakes([semantics, size])
+    app = findings(run="v1_fixed")
+    assert [each.value for each in app.subheader] == ["A gap that this log cannot place", "What was not checked, and why"]
+    assert "<h3>A large gap</h3>" in html(app)
+    assert "Settings that sharpen it</p><p>engine.dtype" in html(app)
+    assert app.code[0].value == "record group_id"
+    turn_to(app, "compare")
+    assert "a gap that cannot be placed, " in said(app) + " ".join(each.proto.label for each in app.get("page_link"))
 
 
 def test_a_run_without_faults_is_not_said_to_have_any(findings, fakes):
@@ -252,3 +266,19 @@ def test_real_rules_find_the_lag_of_a_run_that_dips(app):
     assert not app.error
     assert "Policy lag" in html(app)
     assert str(DIPS[0]) in html(app)
+
+
+def test_a_threshold_in_another_unit_is_said_and_no_line_on_the_metrics_axis(findings, fakes):
+    metric = "log_ratio.discrepancy.abs_mean"
+    own = Evidence(metric=metric, says="0.3 nats", value=0.3, threshold=0.09, source="a gate")
+    times = Evidence(
+        metric=metric, says="47 times the reference", value=47.0, threshold=1.45, unit="times the reference", source="a report"
+    )
+    for evidence, level in (((own, times), [0.09, 0.09]), ((times, own), [0.09, 0.09]), ((times,), None)):
+        shown = finding(evidence=evidence)
+        fakes([rule("numerics_a", Layer.NUMERICS, lambda _, shown=shown: shown, keystone=True)])
+        _diagnoses._shelves.clear()
+        app = findings(run="v1_broken")
+        lines = [trace["y"] for trace in figures(app)[0]["data"] if trace.get("name") == "threshold"]
+        assert lines == ([level] if level else [])
+        assert "threshold 1.45 times the reference: a report" in html(app)

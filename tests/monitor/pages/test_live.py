@@ -155,3 +155,13 @@ def test_a_run_that_grows_is_not_diagnosed_at_every_step(app, growing, monkeypat
     monkeypatch.setattr(_diagnoses, "AGAIN_S", 0.0)
     app.run()
     assert made == ["grows", "grows"]
+
+
+def test_a_page_that_is_the_first_to_show_a_run_offers_no_news_that_it_has_shown(app, growing):
+    folder, _ = growing
+    app.query_params["run"] = folder.name
+    _following._registry.clear()
+    turn_to(app, "findings")
+    (told,) = line(app)
+    assert told["offered"]
+    assert told["seen"] == told["drawn"]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from monitor.pages import _diagnoses
+from monitor.pages._live import Live
 from monitor.pages._status import POINTS, course, standing
 from monitor.pages._times import ago, span
 from tests.monitor.pages.conftest import STEPS
@@ -103,3 +104,10 @@ def test_spans(seconds, said):
 def test_what_lies_ahead_is_now():
     assert ago(10.0, 5.0) == "now"
     assert ago(None, 5.0) == "never"
+
+
+def test_a_run_that_is_live_has_its_age_in_one_place_only(runs, monkeypatch):
+    monkeypatch.setattr(Live, "grows", lambda _, run: "v1_fixed" in run)
+    runs.run()
+    assert "<small><span class='live'>live</span></small>" in row(runs, "v1_fixed")
+    assert "<small>sample</small>" in row(runs, "v1_broken")

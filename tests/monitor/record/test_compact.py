@@ -170,3 +170,16 @@ def test_files_that_are_not_ours_stay(tmp_path):
     (part.parent / "notes.txt").write_text("keep", encoding="utf-8")
     compact(tmp_path)
     assert (part.parent / "notes.txt").read_text(encoding="utf-8") == "keep"
+
+
+def test_a_part_without_a_number_in_its_name_is_refused_and_nothing_is_changed(tmp_path):
+    part = record(tmp_path, 1)
+    stray = tmp_path / "tokens" / "step=abc" / part.name
+    stray.parent.mkdir()
+    stray.write_bytes(part.read_bytes())
+    with pytest.raises(ReadError, match=r"step=abc.*no number there"):
+        compact(tmp_path)
+    assert part.exists()
+    assert set_aside(tmp_path, 1) is not None  # a trainer that resumes is not held up by it
+    assert stray.exists()
+    assert not (tmp_path / "tokens.parquet").exists()

@@ -11,6 +11,7 @@ from ingest.errors import RatiometerError
 from tests import wandb_files
 from tests.ingest.container_samples import event_file
 from tests.monitor.watch.followed import Consumer, assert_same, loaded
+from tests.monitor.watch.runs import append
 
 FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, 0.5, 1.0, float("nan"), float("inf")]))
 KEYS = {
@@ -61,6 +62,33 @@ def as_records(rows, axis):
 def as_events(rows, axis):
     del axis
     return event_file(rows)
+
+
+def pipelinerl_rows(first, last, *, samples):
+    return [{"stats/completed_steps": step, "stats/lag": 128, "stats/samples": samples * step} for step in range(first, last)]
+
+
+def test_samples_per_step_that_only_the_whole_log_says_cost_no_look_at_all_of_it(tmp_path, monkeypatch):
+    """The median growth over all steps converts the lag: all is understood again when it moves, and only then."""
+    path, wholes, whole = tmp_path / "log.jsonl", [], following.Understanding.whole
+    monkeypatch.setattr(following, "KEPT", 2)
+    monkeypatch.setattr(following.Understanding, "whole", lambda self, raw: wholes.append(1) or whole(self, raw))
+    append(path, *pipelinerl_rows(0, 10, samples=64))
+    consumer = Consumer(path)
+    consumer.poll()
+    assert len(wholes) == 1
+    for step in range(10, 20):
+        append(path, *pipelinerl_rows(step, step + 1, samples=64))
+        consumer.poll()
+        assert_same(consumer.frames, loaded(path))
+    assert len(wholes) == 1
+    for step in range(20, 45):  # twice as many from here on: in the end they are the majority
+        append(path, {"stats/completed_steps": step, "stats/lag": 128, "stats/samples": 64 * 19 + 128 * (step - 19)})
+        consumer.poll()
+        assert_same(consumer.frames, loaded(path))
+    assert 2 <= len(wholes) <= 4
+    (lag,) = {row["value"] for row in consumer.frames["log"].to_pylist() if row["metric"] == "version_lag.max"}
+    assert lag == 1.0
 
 
 KINDS = {"log.jsonl": as_jsonl, "run-abc.wandb": as_records, "events.out.tfevents.1764000000.host.0": as_events}

@@ -1,5 +1,6 @@
 """The loop of a watch: whoever should know is told once, whatever happens to files, clocks, disks, destinations and the watch itself."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -7,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from monitor.alerts.policy import AlertRule, Policy, RuleKind
+from monitor.alerts.rule_file import RuleFile
 from monitor.alerts.store import AlertStore
-from monitor.watch import loop
+from monitor.watch import loop, tokens
 from monitor.watch.event import EventKind
 from monitor.watch.loop import Options, Watcher
 from tests.monitor.alerts.servers import hanging, serving
@@ -20,10 +22,14 @@ ESS = AlertRule(id="ess", metric="ess.lag.token", threshold=0.5, cooldown_s=0.0,
 class Watching:
     """A watch whose looks a test makes one by one."""
 
-    def __init__(self, store, *paths, rules=(ESS,), notify=(), **options):
+    def __init__(self, store, *paths, rules=(ESS,), notify=(), sinks=(), rule_file=None, **options):
         self.events = []
         self.watcher = Watcher(
-            [str(path) for path in paths], Policy(rules=rules), store, self.events.append, Options(notify=notify, **options)
+            [str(path) for path in paths],
+            Policy(rules=rules, sinks=sinks),
+            store,
+            self.events.append,
+            Options(notify=notify, rules=rule_file, **options),
         )
 
     def look(self, *, serve=0.0):
@@ -314,3 +320,113 @@ def test_never_firing_rules_are_said_when_the_log_has_shown_what_it_has(store, l
     watching.look()
     watching.look()
     assert [text.partition(":")[0] for text in watching.texts(EventKind.NEVER)] == ["kl"]
+
+
+def written_rules(path, threshold, more=""):
+    """A rule file that has settled."""
+    path.write_text(f'{more}[[rule]]\nid = "ess"\nmetric = "ess.lag.token"\nthreshold = {threshold}\ncooldown_s = 0\n')
+    before = time.time() - 10
+    os.utime(path, (before, before))
+
+
+def watching_by(store, path, log, **options):
+    rules = RuleFile(path)
+    return Watching(store, log.parent, rules=rules.policy.rules, rule_file=rules, **options)
+
+
+def test_rules_that_are_changed_are_asked_about_the_whole_log_at_the_next_look(store, log, tmp_path):
+    path = tmp_path / "rules.toml"
+    written_rules(path, 0.5)
+    grown(log, *ess_rows(0, 0.9, 0.7, 0.7))
+    watching = watching_by(store, path, log)
+    assert watching.told(watching.look()) == []
+    written_rules(path, 0.8)
+    assert watching.told(watching.look()) == [("ess", "firing", 1)]
+    assert watching.look() == []
+    grown(log, *ess_rows(3, 0.9))
+    assert watching.told(watching.look()) == [("ess", "resolved", 3)]
+    assert [text.split(":")[0] for text in watching.texts(EventKind.RULES)] == [f"asking 1 rule of {path}", "changed"]
+
+
+def test_rules_that_cannot_be_are_said_once_and_those_from_before_stay_in_force(store, log, tmp_path):
+    path = tmp_path / "rules.toml"
+    written_rules(path, 0.5)
+    grown(log, *ess_rows(0, 0.9))
+    watching = watching_by(store, path, log)
+    watching.look()
+    written_rules(path, '"low"')
+    for _ in range(3):
+        watching.look()
+    (said,) = watching.texts(EventKind.TROUBLE)
+    assert "line 4" in said
+    grown(log, *ess_rows(1, 0.4))
+    assert watching.told(watching.look()) == [("ess", "firing", 1)]
+    written_rules(path, 0.5)
+    watching.look()
+    assert len(watching.texts(EventKind.OVER)) == 1
+
+
+def test_a_destination_that_cannot_be_set_up_keeps_the_rules_from_before(store, log, tmp_path, monkeypatch):
+    path = tmp_path / "rules.toml"
+    written_rules(path, 0.5)
+    grown(log, *ess_rows(0, 0.9, 0.7))
+    watching = watching_by(store, path, log)
+    watching.look()
+    sink = '[[sink]]\nname = "team"\nsink = "webhook"\nurl = "env:RATIOMETER_MISSING"\n'
+    written_rules(path, 0.8, sink)
+    watching.look()
+    assert watching.told(watching.look()) == []
+    (said,) = watching.texts(EventKind.TROUBLE)
+    assert "RATIOMETER_MISSING" in said
+    monkeypatch.setenv("RATIOMETER_MISSING", "http://127.0.0.1:9")
+    assert watching.told(watching.look()) == [("ess", "firing", 1)]
+
+
+def test_destinations_that_are_changed_are_told_from_then_on_and_no_others(store, log, tmp_path):
+    path = tmp_path / "rules.toml"
+    with serving() as old, serving() as new:
+        sink = '[[sink]]\nname = "{}"\nsink = "webhook"\nurl = "http://{}"\n'
+        written_rules(path, 0.5, sink.format("old", old.host))
+        grown(log, *ess_rows(0, 0.9))
+        watching = Watching(store, log.parent, rules=(rules := RuleFile(path)).policy.rules, rule_file=rules, sinks=rules.policy.sinks)
+        watching.look()
+        written_rules(path, 0.5, sink.format("new", new.host))
+        watching.look()
+        grown(log, *ess_rows(1, 0.4))
+        watching.look(serve=1.0)
+        assert [request.json["step"] for request in new.requests] == [1]
+        assert old.requests == []
+        assert len(watching.texts(EventKind.WATCHING)) == 1  # only who is told has changed: the log is not read again
+
+
+def test_the_first_look_at_many_parts_says_how_far_it_is(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "_AT_ONCE", 2)
+    recorder, told = Recorder(tmp_path / "run"), []
+    for step in range(5):
+        record(recorder, step)
+    watching = Watching(store, tmp_path / "run", progress=lambda *far: told.append(far))
+    watching.look()
+    assert told == [("run", 0, 5), ("run", 2, 5), ("run", 4, 5), ("run", 5, 5)]
+    record(recorder, 5)
+    watching.look()
+    assert len(told) == 4
+
+
+def test_globs_that_fit_nothing_are_said_once_and_so_is_that_they_do(store, log, tmp_path):
+    path = tmp_path / "rules.toml"
+    written_rules(path, 0.5, '[resync]\nrules = ["ess.lag.tokn"]\n')
+    grown(log, *ess_rows(0, 0.9))
+    rules = RuleFile(path)
+    watching = Watching(store, tmp_path, rules=(replace(ESS, runs=("exp-*",)),), rule_file=rules)
+    watching.watcher._base = replace(watching.watcher._base, resync=rules.policy.resync)
+    for _ in range(3):
+        watching.look()
+    said = watching.texts(EventKind.TROUBLE)
+    assert len(said) == 2
+    assert "[resync]: no trainer is asked for 'ess.lag.tokn'" in said[0]
+    assert "rule ess: its runs (exp-*) fit none" in said[1]
+    grown(tmp_path / "exp-1" / "steps.jsonl", *ess_rows(0, 0.9))
+    watching.watcher._followers[str(tmp_path)]._due = 0.0  # it searches for new runs now
+    watching.look()
+    (over,) = watching.texts(EventKind.OVER)
+    assert "rule ess" in over

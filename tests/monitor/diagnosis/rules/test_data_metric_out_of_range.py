@@ -49,6 +49,13 @@ def test_values_that_are_no_numbers_are_another_rules():
     assert isinstance(RULE.check(case(scalars={"ess.total.token": [np.nan, 0.9], "kl.total.k3": [np.inf, 0.1]})), Passed)
 
 
+@pytest.mark.parametrize("metric", ["positive.engine", "ess.total.token", "repeated.rows"])
+def test_nor_is_a_count_or_a_share_that_is_nan_one_of_this_rules_but_an_infinite_one_is(metric):
+    assert isinstance(RULE.check(case(scalars={metric: [np.nan]})), Passed)
+    assert RULE.check(case(scalars={metric: [np.nan, 1.5]})).since == 2
+    assert RULE.check(case(scalars={metric: [np.inf]})).since == 1
+
+
 def test_the_worst_value_and_the_number_of_metrics_are_said():
     found = RULE.check(case(scalars={"ess.total.token": [1.1, 3.0, 1.2, 0.5], "kl.total.k3": [-1.0] * 4}))
     assert "is 3; so in 3 of 4 steps from step 1 on" in found.what
@@ -81,3 +88,24 @@ def test_rows_that_were_logged_twice():
     assert found.severity is Severity.WARNING
     assert "2 rows that repeat a position" in found.what
     assert "sample_id" in found.fixes[0].change
+
+
+def _with_one_empty_step(rollout):
+    return {"step": [1, 1, 2, 2], "sample_id": [0, 1, 2, 3], "position": [0] * 4, "loss_mask": [True, True, False, False]} | {
+        "rollout_logprob": rollout,
+        "current_logprob": [-1.0] * 4,
+    }
+
+
+def test_a_few_steps_without_tokens_are_a_note_and_hide_nothing_graver():
+    note = RULE.check(case(tokens=_with_one_empty_step([-1.0] * 4)))
+    assert (note.severity, note.evidence[0].steps) == (Severity.NOTE, (2,))
+    assert "1 of 2 steps" in note.what
+    grave = RULE.check(case(tokens=_with_one_empty_step([1.2, 1.3, 1.2, 1.2])))
+    assert grave.severity is Severity.WARNING
+    assert grave.evidence[0].metric.startswith("positive.")
+
+
+def test_the_key_that_was_logged_is_the_one_to_correct():
+    (fix,) = RULE.check(case(scalars={"ess.total.token": [0.9, 5 / 4]})).fixes
+    assert "ess.total.token" in fix.change
