@@ -37,7 +37,8 @@ class DLC:
 
     Removes, `sequence`: the discrepancy's offset, and the lag with the prefixes' distribution, but for the cap. At zero lag it is
     grad(y) - E_mu grad. Removes, `token`: the mean of the truncated weights' bias too; the prefixes stay the generator's. Leaves, both:
-    an error of first order in mu - pi_gen, proportional to the spread of A given the prefix; on coarse engines it can be large (docs/dlc-study.md, claim 7).
+    an error of first order in mu - pi_gen, proportional to the spread of A given the prefix; on coarse engines it can be large
+    (docs/dlc-study.md, claim 7).
     The third part of DLC, the resync under ESS 1/2, is `ResyncController`. Needs `same_weights` and a `support` with them.
     Known from a summary of a preprint; both variants, and the cap of 2, are our reading (docs/definitions.md, section 10). The
     centre over a top K: arXiv 2609.20807.
