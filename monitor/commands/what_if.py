@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,11 +24,15 @@ from monitor.corrections.replay import (
     WhatIf,
     what_if,
 )
-from monitor.corrections.snippets import snippets
+from monitor.corrections.snippets import Snippet, snippets
 from monitor.diagnosis.diagnose import case_of, diagnose
 
 ORDER = (Verdict.FIX_FIRST, Verdict.CORRECT, Verdict.UNTOLD, Verdict.NOTHING)  # of several runs the first of these is told on top
 _WIDTH = 26  # columns of a correction's name in the text
+UNCORRECTED = (
+    "No correction gives every weight 1, so its ESS is 1 by definition: the lag stays in the gradient uncorrected. "
+    "mean |rho - g| is how far a correction's weights are from those that would take it out; it bounds the bias per unit of |A grad|."
+)
 
 
 class NothingReplayed(RatiometerError):  # noqa: N818  it is an answer as much as an error
@@ -56,7 +61,8 @@ def _run(given: argparse.Namespace) -> tuple[int, Document, str]:
         "problems": [each for run, _ in read for each in problems_of(run)],
     }
     found = first.advice.verdict in (Verdict.FIX_FIRST, Verdict.CORRECT)
-    text = [line for each in told for line in _lines(each)]
+    held = f"the reference {', '.join(seeds)}" if seeds else "no reference (--reference names one)"
+    text = [line for each in told for line in _lines(each, held)]
     return (FOUND if found else OK), document, "\n".join([*text, *problem_lines(run for run, _ in read)])
 
 
@@ -124,7 +130,6 @@ def _own(each: Own, result: Result | None) -> Document:
 
 
 def _advice(advice: Advice) -> Document:
-    code = snippets(advice.recipe, level=advice.level, sync_interval=advice.sync_interval) if advice.level else ()
     return {
         "verdict": advice.verdict,
         "says": advice.says,
@@ -135,22 +140,36 @@ def _advice(advice: Advice) -> Document:
         "first_resync": advice.first_resync,
         "rule": advice.rule or None,
         "record": list(advice.record),
-        "code": [asdict(each) for each in code],
+        "code": [asdict(each) for each in _snippets(advice)],
     }
 
 
-def _lines(told: WhatIf) -> Iterator[str]:
+def _lines(told: WhatIf, held: str) -> Iterator[str]:
     replay, advice = told.replay, told.advice
     yield f"{replay.run.name}: {advice.verdict}: {advice.says}"
     yield from (f"  {reason}" for reason in advice.reasons)
+    yield f"  Diagnosed against {held}."
     if replay.ratio is None:
         return
     yield f"  Replayed on {replay.says}; {len(replay.steps)} steps, {int(replay.tokens.sum()):,} tokens."
     yield from (f"  {line}" for line in _intervals(replay))
-    yield f"  {'correction':{_WIDTH}} {'weights':>16} lowest ESS under 1/2 tokens cut seqs cut mass kept"
+    yield f"  {'correction':{_WIDTH}} {'weights':>16} lowest ESS under 1/2 tokens cut seqs cut mass kept |rho - g|"
     own = [(f"own {each.what}", result) for each, result in zip(replay.own, replay.own_results, strict=True) if result]
     for name, result in (*own, *((result.recipe.title, result) for result in replay.results)):
         yield f"  {_row(name, result)}"
+    yield f"  {UNCORRECTED}"
+    yield from (f"  {line}".rstrip() for line in _code(advice))
+
+
+def _code(advice: Advice) -> Iterator[str]:
+    """What the recommendation is in code, where something is to be corrected."""
+    for each in _snippets(advice):
+        yield f"To paste, {each.place}: {each.says}"
+        yield from (f"  {line}" for line in each.code.splitlines())
+
+
+def _snippets(advice: Advice) -> tuple[Snippet, ...]:
+    return snippets(advice.recipe, level=advice.level, sync_interval=advice.sync_interval) if advice.level else ()
 
 
 def _intervals(replay: Replay) -> Iterator[str]:
@@ -168,8 +187,20 @@ def _row(name: str, result: Result) -> str:
     head = f"{name:{_WIDTH}} {result.recipe.bounds:>16}"
     if not result.measures:
         return f"{head} cannot be told: record {', '.join(result.record)}"
-    cut: Sequence[float] = (result.mean("tokens"), result.mean("sequences"), result.mean("kept_mass"))
-    return f"{head} {result.lowest_ess():>10.3f} {result.under():>9} {cut[0]:>10.2%} {cut[1]:>8.2%} {cut[2]:>9.1%}"
+    cells = (
+        _cell(result.lowest_ess(), 10, ".3f"),
+        f"{result.under():>9}",
+        _cell(result.mean("tokens"), 10, ".2%"),
+        _cell(result.mean("sequences"), 8, ".2%"),
+        _cell(result.mean("kept_mass"), 9, ".1%"),
+        _cell(result.mean("distance"), 9, ".3g"),
+    )
+    return " ".join((head, *cells))
+
+
+def _cell(value: float, width: int, form: str) -> str:
+    """Right-aligned; a dash where there is no value."""
+    return f"{'–' if math.isnan(value) else format(value, form):>{width}}"
 
 
 COMMAND = Command(

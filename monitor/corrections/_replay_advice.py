@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.corrections._replay_interval import THRESHOLD, Interval
 from monitor.corrections._replay_recipes import Family, Recipe
@@ -23,6 +24,7 @@ MAY_BE_MEANT = {  # what some choose for speed; a correction and a resync are wh
     "inference_path_async_lag": "samples are that old",
     "numerics_low_precision_body": "the engine computes that coarsely",
 }
+WATCH = "a resync on the day that the ESS falls under 1/2"
 PREFIXES = "Only the weight of a whole sequence corrects which prefixes the generator visits; token weights leave that bias."
 HIDES = "A correction in the loss would weigh its tokens down and leave the fault where it is; replay again on a log without it."
 TOO_LONG = (
@@ -60,6 +62,7 @@ def advise(diagnosis: Diagnosis, replay: Replay) -> Advice:
     """What to do, by these criteria in this order.
 
     1. An earlier layer is at fault (data, semantics, inference path, numerics): mend it. A correction in the loss would hide it.
+       Where all such faults are ones that may be meant, the answer of the criteria below is given as well.
     2. The ratio cannot be replayed: what to record.
     3. The ESS stays at 1/2 and above, at token and at sequence level: nothing.
     4. It falls below and the ratio is not the lag: engine or lag cannot be told, so neither can the remedy; what to record.
@@ -69,8 +72,12 @@ def advise(diagnosis: Diagnosis, replay: Replay) -> Advice:
     crossed = {level: replay.resync(level) for level in (Level.TOKEN, Level.SEQUENCE)}
     first_step = min((steps[0] for steps in crossed.values() if steps), default=None)
     falls = tuple(_falls(replay, crossed))
-    if first is not None:
-        return _fix_first(diagnosis, replay, first, falls, first_step)
+    then = _of_the_lag(diagnosis, replay, falls, first_step)
+    return then if first is None else _fix_first(diagnosis, first, falls, then)
+
+
+def _of_the_lag(diagnosis: Diagnosis, replay: Replay, falls: tuple[str, ...], first_step: int | None) -> Advice:
+    """Criteria 2 to 5: what there is to do where the engine is not to be mended first."""
     if replay.ratio is None:
         says = f"{replay.says}: record {', '.join(replay.record) or 'the log-probabilities of both sides'}"
         return Advice(verdict=Verdict.UNTOLD, says=says, reasons=(says,), record=replay.record)
@@ -83,18 +90,21 @@ def advise(diagnosis: Diagnosis, replay: Replay) -> Advice:
     return _correct(diagnosis, replay, falls, first_step)
 
 
-def _fix_first(diagnosis: Diagnosis, replay: Replay, first: Answer, falls: tuple[str, ...], first_step: int | None) -> Advice:
+def _fix_first(diagnosis: Diagnosis, first: Answer, falls: tuple[str, ...], then: Advice) -> Advice:
+    """Criterion 1; where every fault is one that may be meant, what a correction and a resync would do is said as well."""
     assert isinstance(first.outcome, Finding)  # noqa: S101 - an answer at fault is one
     what = f"The {first.rule.layer.words} is at fault: {first.outcome.what}."
     says = f"{first.rule.title}: mend that before any correction"
     engine = [one.rule.id for one in diagnosis.answers if one.at_fault and one.rule.layer in ENGINE]
-    if set(engine) <= set(MAY_BE_MEANT) and first_step is not None and replay.ratio is Ratio.LAG:
-        then = _correct(diagnosis, replay, falls, first_step)
-        meant = f"Where it is meant that {' and '.join(MAY_BE_MEANT[one] for one in engine)}: {then.says}."
-        return replace(
-            then, verdict=Verdict.FIX_FIRST, says=says, reasons=(what, *falls, meant, *then.reasons[len(falls) :]), rule=first.rule.id
-        )
-    return Advice(verdict=Verdict.FIX_FIRST, says=says, reasons=(what, HIDES, *falls), first_resync=first_step, rule=first.rule.id)
+    if not set(engine) <= set(MAY_BE_MEANT):
+        reasons = (what, HIDES, *falls)
+        return Advice(verdict=Verdict.FIX_FIRST, says=says, reasons=reasons, first_resync=then.first_resync, rule=first.rule.id)
+    more = f"; nothing more is needed than {WATCH}" if then.verdict is Verdict.NOTHING else ""
+    meant = f"Where it is meant that {' and '.join(MAY_BE_MEANT[one] for one in engine)}: {then.says}{more}."
+    rest = (reason for reason in then.reasons if reason not in falls)
+    return replace(
+        then, verdict=Verdict.FIX_FIRST, says=f"{says}, unless it is meant", reasons=(what, *falls, meant, *rest), rule=first.rule.id
+    )
 
 
 def _nothing(diagnosis: Diagnosis, replay: Replay) -> Advice:
@@ -152,15 +162,20 @@ def _falls(replay: Replay, crossed: dict[Level, tuple[int, ...]]) -> Iterator[st
 
 def _level(replay: Replay) -> tuple[Level, str]:
     """Sequence weights, unless one version behind is too many for them already."""
-    return (Level.TOKEN, TOO_LONG) if _carries_nothing(replay.interval(Level.SEQUENCE)) else (Level.SEQUENCE, PREFIXES)
+    mostly = len(replay.resync(Level.SEQUENCE)) > len(replay.steps) / 2
+    nothing = _carries_nothing(replay.interval(Level.SEQUENCE), mostly=mostly)
+    return (Level.TOKEN, TOO_LONG) if nothing else (Level.SEQUENCE, PREFIXES)
 
 
-def _carries_nothing(found: Interval | None) -> bool:
-    """Whether the ESS is under 1/2 at a version lag of 1, by the fit or, where there is none, as measured."""
+def _carries_nothing(found: Interval | None, *, mostly: bool) -> bool:
+    """Whether the ESS is under 1/2 at a version lag of 1, by the fit or, where there is none, as measured and at most steps.
+
+    A few steps with heavy weights take the ESS of all units together under 1/2, and a resync at those steps is the remedy there.
+    """
     if found is None:
         return False
     measured = dict(zip(found.lags, found.ess, strict=True)).get(1, 1.0)
-    return found.sync_interval == 0 or (found.sync_interval is None and measured < THRESHOLD)
+    return found.sync_interval == 0 or (found.sync_interval is None and mostly and measured < THRESHOLD)
 
 
 def _choice(replay: Replay, level: Level) -> Result | None:
@@ -176,19 +191,29 @@ def _choice(replay: Replay, level: Level) -> Result | None:
 
 def _error(replay: Replay, one: Result) -> float:
     squared = one.values("distance") ** 2 + one.values("spread")
-    kept = ~(replay.ess[one.recipe.level] < THRESHOLD)
-    known = squared[kept if kept.any() else np.ones(len(squared), bool)]
+    known = squared[_kept(replay, one.recipe.level)]
     known = known[~np.isnan(known)]
     return float(known.mean()) if known.size else float("nan")
 
 
+def _kept(replay: Replay, level: Level) -> NDArray[np.bool_]:
+    """(steps,) those that a strict resync would not have thrown away; all where it would have thrown all away."""
+    kept = ~(replay.ess[level] < THRESHOLD)
+    return kept if kept.any() else np.ones(len(kept), bool)
+
+
 def _why_cap(replay: Replay, chosen: Result) -> str:
-    cut = chosen.mean("sequences") if chosen.recipe.level is Level.SEQUENCE else chosen.mean("tokens")
-    units = "sequences" if chosen.recipe.level is Level.SEQUENCE else "tokens"
-    others = [one for one in replay.results if one.recipe.family is Family.TIS and one.recipe.level is chosen.recipe.level]
+    level = chosen.recipe.level
+    measure = "sequences" if level is Level.SEQUENCE else "tokens"
+    kept = _kept(replay, level)
+    cut, mass = (np.nanmean(chosen.values(name)[kept]) for name in (measure, "kept_mass"))
+    others = [one for one in replay.results if one.recipe.family is Family.TIS and one.recipe.level is level]
     tried = ", ".join(f"{one.recipe.high:g}" for one in others)
+    where = f"the {kept.sum()} of {len(kept)} steps that a strict resync would have kept"
+    if (replay.ess[level] < THRESHOLD).all():
+        where = f"all {len(kept)} steps, none of which a strict resync would have kept"
     best = f"Of the caps {tried}, {chosen.recipe.high:g} has the least squared bias plus variance (or is within 5 % of it and smaller)"
-    return f"{best}: it cuts {cut:.2%} of the {units} and keeps {chosen.mean('kept_mass'):.1%} of the weight."
+    return f"{best} over {where}: there it cuts {cut:.2%} of the {measure} and keeps {mass:.1%} of the weight."
 
 
 def _often(replay: Replay, level: Level) -> str:
@@ -203,7 +228,7 @@ def _often(replay: Replay, level: Level) -> str:
 
 
 def _whole(replay: Replay, level: Level) -> int | None:
-    """Whole optimizer steps at the short end of the range: the fit is of an average step, and single steps fall earlier."""
+    """Whole optimizer steps at the short end of the range: single steps fall earlier than the fit."""
     found = replay.interval(level)
     if found is None or found.largest_lag is None:
         return None

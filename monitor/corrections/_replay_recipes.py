@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from monitor.corrections._options import WEIGHT_LEVELS, settle
 from monitor.metrics.bounds import ClipBounds
 from monitor.metrics.terms import Level
 
@@ -47,6 +48,10 @@ class Recipe:
     level: Level
     low: float = 0.0
     high: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Take family, action and level by name too; a ValueError says which names there are."""
+        settle(self, family=Family, action=Action, level=WEIGHT_LEVELS)
 
     @property
     def id(self) -> str:

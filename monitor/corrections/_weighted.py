@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import WEIGHT_LEVELS, settle
 from monitor.corrections._weights import Tokens, sides
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -29,15 +30,14 @@ class Weighting(Protocol):
 
 
 def check_weighting(of: Weighting, low: float, high: float) -> None:
-    """Refuse a band, a level or a ratio that has no meaning.
+    """Take a level and a ratio by name too, and refuse a band, a level or a ratio that has no meaning.
 
     Raises:
         ValueError: with what was found.
     """
+    settle(of, level=WEIGHT_LEVELS, ratio=Ratio)
     if not 0 <= low < high:
         raise ValueError(f"weights are kept in a band 0 <= low < high, found [{low}, {high}]")
-    if of.level is Level.STEP:
-        raise ValueError("a weight belongs to a token or a sequence; the level `step` has none")
     if of.around is not None and of.ratio is Ratio.LAG:
         raise ValueError("the ratio of the inner objective already holds the lag; weigh it by the discrepancy or the total")
 

@@ -33,7 +33,8 @@ class Support:
     """Log-probabilities of several tokens at each place, not only of the sampled one: what centring takes an expectation over.
 
     The K ids are the engine's choice (its top K, or everything); both sides are read at the same ids. -inf is a probability of 0
-    (a token that the sampler cut off), NaN and +inf are not: they leave the token out of the loss, and are counted.
+    (a token that the sampler cut off); NaN and +inf are none: they leave the place out of the loss, and are counted. So does -inf in
+    `same_weights` where `current` is not -inf too, for the correction that needs it: the lag ratio divides by that probability.
 
     Args:
         engine: log mu(v|s), [..., K], nats, as the engine reported it. Never renormalise it: what is missing to 1 is the tail.
@@ -68,7 +69,8 @@ class Batch:
         support: log-probabilities of further tokens, for the corrections that centre.
 
     Raises:
-        BatchError: shapes or dtypes do not fit, or `offsets` does not run from 0 to N.
+        BatchError: shapes or dtypes do not fit, or `offsets` does not run from 0 to N (whose values are read on the CPU only, and
+            not where the batch is built inside of what is compiled).
     """
 
     current: Tensor
@@ -82,7 +84,8 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Refuse what does not fit, before a broadcast hides it."""
-        _check_layout(self)
+        check_tokens("batch.current", self.current, self.offsets)
+        check_mask("batch.mask", self.mask, self.current)
         _check_columns(self)
         _check_support(self)
 
@@ -113,49 +116,70 @@ REMEDIES = {
 }
 
 
-def _check_layout(batch: Batch) -> None:
-    shape, offsets = tuple(batch.current.shape), batch.offsets
+def check_tokens(where: str, tokens: Tensor, offsets: Tensor | None) -> None:
+    """Refuse what is neither [B, T] nor [N] with offsets that run from 0 to N.
+
+    The sentence of a refusal is made only where there is one: torch.compile cannot write a shape that it holds as a symbol.
+
+    Raises:
+        BatchError: with what was found.
+    """
+    if not tokens.is_floating_point():
+        raise _misfit(where, "floats", tokens.dtype)
     if offsets is None:
-        _expect("batch.current", "[B, T], or [N] with offsets", shape, fits=len(shape) == PADDED)
+        if tokens.ndim != PADDED:
+            raise _misfit(where, "[B, T], or [N] with offsets", tuple(tokens.shape))
         return
-    _expect("batch.current", "[N], as offsets are given", shape, fits=len(shape) == PACKED)
-    fits = offsets.ndim == 1 and offsets.shape[0] >= 1 and offsets.dtype == torch.int64
-    _expect("batch.offsets", "[S + 1] int64", f"{tuple(offsets.shape)} {offsets.dtype}", fits=fits)
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling():  # reading them elsewhere would wait for the device
-        ends = (int(offsets[0]), int(offsets[-1]))
-        _expect("batch.offsets", f"a run from 0 to {shape[0]}", str(ends), fits=ends == (0, shape[0]))
-        _expect("batch.offsets", "no decrease", "one", fits=bool((offsets.diff() >= 0).all()))
+    if tokens.ndim != PACKED:
+        raise _misfit(where, "[N], as offsets are given", tuple(tokens.shape))
+    _check_offsets(f"{where.rpartition('.')[0]}.offsets".lstrip("."), offsets, tokens)
+
+
+def check_mask(where: str, mask: Tensor, tokens: Tensor) -> None:
+    """Refuse a mask that would be broadcast, or whose numbers would be read as something else.
+
+    Raises:
+        BatchError: with what was found.
+    """
+    if mask.dtype != torch.bool or mask.shape != tokens.shape:
+        raise _misfit(where, f"bool {tuple(tokens.shape)}", f"{mask.dtype} {tuple(mask.shape)}")
+
+
+def _check_offsets(where: str, offsets: Tensor, tokens: Tensor) -> None:
+    if offsets.ndim != 1 or offsets.shape[0] < 1 or offsets.dtype != torch.int64:
+        raise _misfit(where, "[S + 1] int64", f"{tuple(offsets.shape)} {offsets.dtype}")
+    if offsets.device.type != "cpu" or torch.compiler.is_compiling():  # reading them would wait for the device, or break the graph
+        return
+    ends = (int(offsets[0]), int(offsets[-1]))
+    if ends != (0, tokens.shape[0]):
+        raise _misfit(where, f"a run from 0 to {tokens.shape[0]}", ends)
+    if not bool((offsets.diff() >= 0).all()):
+        raise _misfit(where, "no decrease", "one")
 
 
 def _check_columns(batch: Batch) -> None:
     shape = tuple(batch.current.shape)
-    _expect("batch.current", "floats", str(batch.current.dtype), fits=batch.current.is_floating_point())
-    _expect("batch.mask", f"bool {shape}", f"{batch.mask.dtype} {tuple(batch.mask.shape)}", fits=_is_mask(batch))
     for name in ("rollout", "same_weights", "old"):
         column = getattr(batch, name)
-        if column is not None:
-            _expect(f"batch.{name}", str(shape), tuple(column.shape), fits=tuple(column.shape) == shape)
+        if column is not None and tuple(column.shape) != shape:
+            raise _misfit(f"batch.{name}", shape, tuple(column.shape))
     one_each = [(shape[0],), (shape[0], 1)] if batch.offsets is None else [(batch.offsets.shape[0] - 1,)]
     found = tuple(batch.advantages.shape)
-    _expect("batch.advantages", " or ".join(map(str, [shape, *one_each])), found, fits=found in {shape, *one_each})
-
-
-def _is_mask(batch: Batch) -> bool:
-    return batch.mask.dtype == torch.bool and batch.mask.shape == batch.current.shape
+    if not any(found == fitting for fitting in (shape, *one_each)):
+        raise _misfit("batch.advantages", " or ".join(map(str, (shape, *one_each))), found)
 
 
 def _check_support(batch: Batch) -> None:
     if batch.support is None:
         return
-    engine = tuple(batch.support.engine.shape)
-    fits = engine[:-1] == tuple(batch.current.shape)
-    _expect("batch.support.engine", f"{tuple(batch.current.shape)} and K", engine, fits=fits)
+    shape, engine = tuple(batch.current.shape), tuple(batch.support.engine.shape)
+    if engine[:-1] != shape:
+        raise _misfit("batch.support.engine", f"{shape} and K", engine)
     for name in ("current", "same_weights"):
         column = getattr(batch.support, name)
-        if column is not None:
-            _expect(f"batch.support.{name}", str(engine), tuple(column.shape), fits=tuple(column.shape) == engine)
+        if column is not None and tuple(column.shape) != engine:
+            raise _misfit(f"batch.support.{name}", engine, tuple(column.shape))
 
 
-def _expect(where: str, expected: str, found: object, *, fits: bool) -> None:
-    if not fits:
-        raise BatchError(where, expected=expected, found=str(found), remedy="See docs/corrections.md for the shapes of a batch.")
+def _misfit(where: str, expected: object, found: object) -> BatchError:
+    return BatchError(where, expected=str(expected), found=str(found), remedy="See docs/corrections.md for the shapes of a batch.")

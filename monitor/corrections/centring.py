@@ -9,6 +9,7 @@ import torch
 
 from monitor.corrections._centre import bins, support_of, usable
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import check_finite_cap
 from monitor.corrections._weights import Tokens
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -28,7 +29,7 @@ class ScoreCentring:
     where there is a cap. arXiv 2609.20807 (equations 3 and 7 to 12); its form with a cap is TIS + SC, cap 2 in torchtitan.
 
     Raises:
-        ValueError: a cap that is not positive.
+        ValueError: a cap that is not positive or not finite (None is no cap).
     """
 
     cap: float | None = None
@@ -37,8 +38,7 @@ class ScoreCentring:
 
     def __post_init__(self) -> None:
         """Refuse a cap that has no meaning."""
-        if self.cap is not None and self.cap <= 0:
-            raise ValueError(f"a cap is positive, found {self.cap}")
+        check_finite_cap(self.cap)
 
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""

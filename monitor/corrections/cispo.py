@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import check_band
 from monitor.corrections._weights import Tokens
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -19,12 +20,19 @@ class CISPO:
     discrepancy (unless the anchor is `rollout`), the prefixes, and the bias of the cut. With `low` 1 there is no lower bound, which is
     how it was used. Needs `current`; the anchor as for PPO. MiniMax 2025, arXiv 2506.13585; it gives no number for the
     upper bound: 1 + 4 is the default of torchforge and SkyRL.
+
+    Raises:
+        ValueError: a bound that is negative or NaN.
     """
 
     low: float = 1.0
     high: float = 4.0
     id: str = "cispo"
     title: str = "CISPO"
+
+    def __post_init__(self) -> None:
+        """Refuse a band that has no meaning."""
+        check_band(self.low, self.high)
 
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from monitor.corrections._layout import Layout
+from monitor.corrections._options import WEIGHT_LEVELS, settle
+from monitor.corrections.batch import check_mask, check_tokens
 from monitor.metrics.terms import Level
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+SETTINGS = ("level", "threshold", "mode")  # what the code decides, not a checkpoint
 
 
 class Mode(StrEnum):
@@ -41,12 +45,12 @@ class ResyncController:
     nothing. The state (`state_dict`) is how many batches were seen, how many resyncs were asked for, and the last ESS.
 
     Args:
-        level: token, sequence or sequence_mean.
+        level: token, sequence or sequence_mean; the member or its name.
         threshold: resynchronise where ESS is below it, in (0, 1]. 1/2: docs/definitions.md, section 5.
-        mode: strict discards the batch, lenient takes one update from it.
+        mode: strict discards the batch, lenient takes one update from it; the member or its name.
 
     Raises:
-        ValueError: a threshold outside (0, 1], or the level `step`.
+        ValueError: a threshold outside (0, 1], or a level or a mode that is none of these.
     """
 
     level: Level = Level.SEQUENCE
@@ -57,11 +61,10 @@ class ResyncController:
     last_ess: float = float("nan")
 
     def __post_init__(self) -> None:
-        """Refuse what would always or never fire."""
+        """Take level and mode by name too, and refuse what would always or never fire."""
+        settle(self, level=WEIGHT_LEVELS, mode=Mode)
         if not 0 < self.threshold <= 1:
             raise ValueError(f"an ESS lies in (0, 1], so its threshold does; found {self.threshold}")
-        if self.level is Level.STEP:
-            raise ValueError("a weight belongs to a token or a sequence; the level `step` has none")
 
     @torch.no_grad()
     def decide(self, log_lag: Tensor, mask: Tensor, offsets: Tensor | None = None, group: ProcessGroup | None = None) -> Decision:
@@ -70,13 +73,19 @@ class ResyncController:
         Reading the answer waits for the device, once.
 
         Args:
-            log_lag: log pi_theta - log pi_gen of the sampled tokens, nats, [B, T], or [N] with offsets. Tokens where it is not finite do
-                not count.
+            log_lag: log pi_theta - log pi_gen of the sampled tokens, nats, any float dtype, [B, T], or [N] with offsets. Tokens where it
+                is not finite do not count.
             mask: bool, the same shape.
             offsets: packed: [S + 1] int64, first token of each sequence.
             group: the ranks that share the batch, each with sequences of its own; None means this process alone unless
                 torch.distributed is initialised, whose default group it then is.
+
+        Raises:
+            BatchError: shapes or dtypes do not fit, or [N] without offsets, which would make one sequence of each token. Nothing is
+                counted then, and nothing reduced.
         """
+        check_tokens("log_lag", log_lag, offsets)
+        check_mask("mask", mask, log_lag)
         found = float(finish(reduce(*sums(self._log_weights(log_lag, mask, offsets)), group=group)))
         self.decisions += 1
         self.last_ess = found
@@ -85,7 +94,7 @@ class ResyncController:
         return Decision(ess=found, resync=resync, discard=resync and self.mode is Mode.STRICT)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: the settings, to be compared, and the counts."""
+        """What a checkpoint needs: the counts, and the settings under which they were made."""
         return {
             "level": str(self.level),
             "threshold": self.threshold,
@@ -95,22 +104,24 @@ class ResyncController:
             "last_ess": self.last_ess,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the counts and the settings of a checkpoint.
+    def load_state_dict(self, state: dict[str, Any], *, strict: bool = True) -> None:
+        """Take over the counts of a checkpoint; the settings stay those of the constructor.
+
+        Args:
+            state: what `state_dict` gave.
+            strict: refuse the counts of other settings. False takes them all the same: a threshold that was changed in the code on
+                purpose.
 
         Raises:
             KeyError: a part is missing.
-            ValueError: a setting has no meaning.
+            ValueError: `strict`, and the checkpoint was made under other settings; with each of them.
         """
-        loaded = ResyncController(
-            level=Level(state["level"]),
-            threshold=float(state["threshold"]),
-            mode=Mode(state["mode"]),
-            decisions=int(state["decisions"]),
-            resyncs=int(state["resyncs"]),
-            last_ess=float(state["last_ess"]),
-        )
-        self.__dict__.update(loaded.__dict__)
+        own = self.state_dict()
+        taken = {name: type(value)(state[name]) for name, value in own.items()}
+        changed = [f"{name} is {own[name]} here and {taken[name]} in the checkpoint" for name in SETTINGS if own[name] != taken[name]]
+        if strict and changed:
+            raise ValueError(f"{'; '.join(changed)}. Make the controller as it was, or keep what is here with strict=False")
+        self.decisions, self.resyncs, self.last_ess = taken["decisions"], taken["resyncs"], taken["last_ess"]
 
     def _log_weights(self, log_lag: Tensor, mask: Tensor, offsets: Tensor | None) -> Tensor:
         """Log weights of the level, flat, float64; -inf for those that do not exist."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from monitor.corrections._centre import Bins, bins, support_of, usable
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import check_cap, settle
 from monitor.corrections._weights import Tokens, sides
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -44,7 +45,7 @@ class DLC:
     centre over a top K: arXiv 2609.20807.
 
     Raises:
-        ValueError: a cap that is not positive.
+        ValueError: a cap that is not positive, or a variant that is none.
     """
 
     variant: Variant = Variant.SEQUENCE
@@ -53,9 +54,9 @@ class DLC:
     title: str = "Discrepancy-lag correction"
 
     def __post_init__(self) -> None:
-        """Refuse a cap that has no meaning."""
-        if self.cap <= 0:
-            raise ValueError(f"a cap is positive, found {self.cap}")
+        """Take the variant by name too, and refuse what has no meaning."""
+        settle(self, variant=Variant)
+        check_cap(self.cap)
 
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import check_band
 from monitor.corrections._weights import Tokens
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -24,12 +25,19 @@ class GSPO:
     Removes the noise of single tokens from the decision to clip. Corrects neither for the prefixes (the mean is not the sequence's
     weight) nor, unless the anchor is `rollout`, for the discrepancy. Needs `current`; the anchor as for PPO. Zheng et al.
     2025, arXiv 2507.18071, whose experiments have the band 3e-4 / 4e-4; verl's `compute_policy_loss_gspo`.
+
+    Raises:
+        ValueError: a bound that is negative or NaN.
     """
 
     low: float = 3e-4
     high: float = 4e-4
     id: str = "gspo"
     title: str = "GSPO"
+
+    def __post_init__(self) -> None:
+        """Refuse a band that has no meaning."""
+        check_band(self.low, self.high)
 
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""

@@ -19,6 +19,9 @@ class IcePop:
     chosen). Leaves the prefixes, the discrepancy that is small on each token and adds up over a response, and what PPO leaves of the
     lag. Needs `rollout`, and `same_weights` or `old`: without them the anchor is `rollout` itself, and nothing is masked. Zhao et al. 2025
     (ringtech.notion.site/icepop), alpha 0.5 and beta 5.0; Ring-1T, arXiv 2510.18855.
+
+    Raises:
+        ValueError: a band that is not 0 <= low < high.
     """
 
     low: float = 0.5
@@ -27,6 +30,13 @@ class IcePop:
     id: str = "icepop"
     title: str = "IcePop"
 
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        self._masked()
+
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""
-        return MIS(low=self.low, high=self.high, level=Level.TOKEN, ratio=Ratio.TOTAL, around=self.around)(batch)
+        return self._masked()(batch)
+
+    def _masked(self) -> MIS:
+        return MIS(low=self.low, high=self.high, level=Level.TOKEN, ratio=Ratio.TOTAL, around=self.around)

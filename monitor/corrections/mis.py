@@ -24,7 +24,8 @@ class MIS:
     and geometric level); the masking modes of TRL's `vllm_importance_sampling_mode`, the band 0.5 to 2 of slime's `mis.yaml`.
 
     Raises:
-        ValueError: a band that is not 0 <= low < high, the level `step`, or the lag ratio around an objective that holds it.
+        ValueError: a band that is not 0 <= low < high, a level or a ratio that is none (`step` is no level of a weight), or the lag
+            ratio around an objective that holds it.
     """
 
     low: float = 0.5

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from monitor.corrections._diagnostics import diagnostics, heaviest_sequence, share
+from monitor.corrections._options import check_band
 from monitor.corrections._weights import Tokens
 from monitor.corrections.batch import Batch
 from monitor.corrections.correction import Estimate
@@ -22,12 +23,19 @@ class PPOClip:
     `same_weights`, the discrepancy stays; where it is `rollout`, r is the total ratio and engine noise alone clips. The token ratio
     ignores how likely the prefix was. Beyond the range of the dtype (`correction.clamped`) r is constant. Needs `current`.
     Schulman et al. 2017, arXiv 1707.06347, equation 7; `high` above `low` is DAPO's clip-higher, arXiv 2503.14476.
+
+    Raises:
+        ValueError: a bound that is negative or NaN.
     """
 
     low: float = 0.2
     high: float = 0.2
     id: str = "ppo_clip"
     title: str = "PPO clip"
+
+    def __post_init__(self) -> None:
+        """Refuse a band that has no meaning."""
+        check_band(self.low, self.high)
 
     def __call__(self, batch: Batch) -> Estimate:
         """Loss and diagnostics of one batch."""

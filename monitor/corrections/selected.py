@@ -34,7 +34,7 @@ def selected_logprobs(logits: Tensor | tuple[Tensor, Tensor], ids: Tensor, *, te
         BatchError: shapes do not fit.
         ValueError: a temperature or a chunk that is not positive.
     """
-    if temperature <= 0 or chunk < 1:
+    if not (temperature > 0 and chunk >= 1):
         raise ValueError(f"temperature and chunk are positive, found {temperature} and {chunk}")
     rows, weight = logits if isinstance(logits, tuple) else (logits, None)
     if rows.shape[:-1] != ids.shape[:-1]:

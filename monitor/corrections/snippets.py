@@ -44,6 +44,11 @@ _VERL_WEIGHS = (
 _VERL_SYNC = (
     "parameter_sync_step is that of trainer.v1.trainer_mode separate_async; fully_async has async_training.trigger_parameter_sync_step."
 )
+_VERL_LOGS = ["  rollout:", "    calculate_log_probs: true"]  # without it verl has no log-probabilities of the engine
+_NO_MEMBER = (
+    "monitor.corrections has no member that drops units and leaves weight 1 on the others: MIS keeps their ratio. Take those outside the "
+    "bounds out of the mask, and use Uncorrected()."
+)
 _REJECTS = {Level.TOKEN: "token_k1", Level.SEQUENCE: "seq_sum_k1", Level.SEQUENCE_MEAN: "seq_mean_k1"}
 
 
@@ -56,16 +61,14 @@ def snippets(recipe: Recipe | None, *, level: Level = Level.SEQUENCE, sync_inter
         sync_interval: optimizer steps between two synchronisations, where one is recommended.
     """
     return (
-        Snippet(
-            place=Place.OWN_LOOP, code=_own_loop(recipe, level), says="PyTorch; monitor.corrections needs torch, the dashboard does not."
-        ),
+        _own(recipe, level),
         _trl(recipe),
         _verl(recipe, sync_interval),
     )
 
 
 def constructor(recipe: Recipe | None) -> str:
-    """The member of monitor.corrections that is the recipe, as code."""
+    """The member of monitor.corrections that is the recipe, as code; "" where there is none."""
     if recipe is None or recipe.family is Family.NONE:
         return "Uncorrected()"
     low, high = f"{recipe.low:.6g}", f"{recipe.high:.6g}"
@@ -77,14 +80,19 @@ def constructor(recipe: Recipe | None) -> str:
         Family.CISPO: f"CISPO(low={below}, high={above})",
         Family.TIS: f"TIS(cap={high}, level={level}, ratio=Ratio.LAG)",
         Family.MIS: f"MIS(low={low}, high={high}, level={level}, ratio=Ratio.LAG)",
-        Family.REJECTION: f"MIS(low={low}, high={high}, level={level}, ratio=Ratio.LAG)",
+        Family.REJECTION: "",
         Family.ICEPOP: f"IcePop(low={low}, high={high})",
         Family.DLC: f"DLC(variant=Variant.{recipe.level.name}, cap={high})",
     }[recipe.family]
 
 
-def _own_loop(recipe: Recipe | None, level: Level) -> str:
+def _own(recipe: Recipe | None, level: Level) -> Snippet:
     made = constructor(recipe)
+    says = "PyTorch; monitor.corrections needs torch, the dashboard does not." if made else _NO_MEMBER
+    return Snippet(place=Place.OWN_LOOP, code=_own_loop(made, level) if made else "", says=says)
+
+
+def _own_loop(made: str, level: Level) -> str:
     names = sorted({made.partition("(")[0], "Batch", "Mode", "ResyncController", *(["Variant"] if "Variant." in made else [])})
     terms = sorted({"Level", *(["Ratio"] if "Ratio." in made else [])})
     support = "    support=support,  # the engine's top-k and its log-probabilities at both weights\n" if "DLC(" in made else ""
@@ -150,7 +158,8 @@ def _trl_says(recipe: Recipe | None) -> str:
         return 'TRL has loss_type="cispo" with epsilon_high; how that bound relates to this cap depends on the release: nothing to paste.'
     if recipe.family in (Family.PPO_CLIP, Family.GSPO, Family.NONE):
         return "GRPOConfig. The ratio is the trainer's own, new against old."
-    return f"TRL has no setting for {recipe.title}: take the own loop's loss in a subclass of GRPOTrainer."
+    loss = "a loss of your own" if recipe.family is Family.REJECTION else "the own loop's loss"
+    return f"TRL has no setting for {recipe.title}: take {loss} in a subclass of GRPOTrainer."
 
 
 def _verl(recipe: Recipe | None, sync_interval: int | None) -> Snippet:
@@ -170,7 +179,7 @@ def _verl_correction(recipe: Recipe) -> tuple[list[str], str]:
         return _rollout_correction(rollout_is="token", rollout_is_threshold=pair), says
     if recipe.family in (Family.MIS, Family.REJECTION):
         return _verl_rejection(recipe, pair)
-    if recipe.family in (Family.PPO_CLIP, Family.GSPO):
+    if recipe.family in (Family.PPO_CLIP, Family.GSPO, Family.CISPO):
         return _verl_clip(recipe), "YAML. The ratio is the trainer's own, new against old."
     if recipe.family is Family.NONE:
         return _rollout_correction(rollout_is="null", rollout_rs="null"), "YAML."
@@ -187,10 +196,11 @@ def _verl_rejection(recipe: Recipe, pair: str) -> tuple[list[str], str]:
 
 
 def _rollout_correction(**settings: str) -> list[str]:
-    return ["algorithm:", "  rollout_correction:", *(f"    {name}: {value}" for name, value in settings.items())]
+    correction = ["algorithm:", "  rollout_correction:", *(f"    {name}: {value}" for name, value in settings.items())]
+    return [*correction, "actor_rollout_ref:", *_VERL_LOGS]
 
 
 def _verl_clip(recipe: Recipe) -> list[str]:
-    mode = "gspo" if recipe.family is Family.GSPO else "vanilla"
+    mode = {Family.GSPO: "gspo", Family.CISPO: "cispo"}.get(recipe.family, "vanilla")
     clips = [f"    clip_ratio_low: {1 - recipe.low:.6g}", f"    clip_ratio_high: {recipe.high - 1:.6g}"]
-    return ["actor_rollout_ref:", "  actor:", *clips, "    policy_loss:", f"      loss_mode: {mode}"]
+    return ["actor_rollout_ref:", *_VERL_LOGS, "  actor:", *clips, "    policy_loss:", f"      loss_mode: {mode}"]

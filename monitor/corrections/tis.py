@@ -29,7 +29,8 @@ class TIS:
     `vllm_importance_sampling_mode`. Cap 2.0: verl's `rollout_is_threshold`.
 
     Raises:
-        ValueError: a cap that is not positive, the level `step`, or the lag ratio around an objective that holds it already.
+        ValueError: a cap that is not positive, a level or a ratio that is none (`step` is no level of a weight), or the lag
+            ratio around an objective that holds it already.
     """
 
     cap: float = 2.0

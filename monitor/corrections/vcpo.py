@@ -8,7 +8,7 @@ from torch import Tensor
 
 @torch.no_grad()
 def learning_rate_factor(ess: Tensor | float, reference: float = 1.0) -> Tensor:
-    """What to multiply the learning rate of this step by: sqrt(torch.as_tensor(ess) / reference), at most 1.
+    """What to multiply the learning rate of this step by: sqrt(ess / reference), at most 1.
 
     Removes nothing from the gradient; an update from few effective samples is made smaller, as its noise is larger. Leaves every bias,
     and the growth of the lag, which it only slows. The published method takes ESS over sequences, from total ratios that are not yet

@@ -50,6 +50,10 @@ SAME = (
     "TIS and DLC weigh alike where level and cap are the same. What DLC's centring adds needs the engine's distribution, which no token "
     "log has, so that cannot be told."
 )
+UNCORRECTED = (
+    "No correction gives every weight 1, so its ESS is 1 by definition: the lag stays in the gradient uncorrected, and the bias bound is "
+    "what tells."
+)
 FALLS = "▼ the step from which a strict trigger would have thrown batches away and resynchronised the generator; △ where the ESS is back."
 SIGNS = {
     Verdict.FIX_FIRST: replace(MARKS[Severity.CRITICAL], word=str(Verdict.FIX_FIRST)),
@@ -97,7 +101,7 @@ def _told(desk: Desk, run_id: str, references: Sequence[str]) -> None:
         st.error(for_markdown(told.sentence))
         return
     with st.container(key="what_if"):
-        st.html(_head(one, told))
+        st.html(_head(one, told, [each.who.label for each in seeds]))
     if told.advice.verdict is Verdict.FIX_FIRST:
         desk.link_to("findings", "What is wrong, and what to change", ":material/troubleshoot:", run=one.who.label)
     if told.replay.ratio is None:
@@ -122,11 +126,11 @@ def _replayed(one: Shown, entry: Entry, seeds: Sequence[Shown]) -> WhatIf | Fail
     return found
 
 
-def _head(one: Shown, told: WhatIf) -> str:
+def _head(one: Shown, told: WhatIf, references: Sequence[str]) -> str:
     advice, replay = told.advice, told.replay
     mark = SIGNS[advice.verdict].html(theme())
     lines = [f"<p class='verdict'>{mark} · <b>{for_html(one.who.label)}</b> · {for_html(sentence(advice.says))}</p>"]
-    lines.append(f"<p class='basis'>{for_html(_basis(told))}</p>")
+    lines.append(f"<p class='basis'>{for_html(_basis(told))} {for_html(_held(references))}</p>")
     if advice.reasons != (advice.says,):
         items = "".join(f"<li>{for_html(reason)}</li>" for reason in advice.reasons)
         lines.append(f"<p class='label'>Why</p><ul class='numbers'>{items}</ul>")
@@ -144,6 +148,14 @@ def _basis(told: WhatIf) -> str:
     left = f"; {replay.left_out:,} tokens without finite log-probabilities are left out" if replay.left_out else ""
     tokens = f"{int(replay.tokens.sum()):,} tokens of {int(replay.sequences.sum()):,} sequences at {len(replay.steps)} steps{left}"
     return f"Replayed on {tokens}. Weighed is {replay.says}."
+
+
+def _held(references: Sequence[str]) -> str:
+    """What the diagnosis compared the run with: a reference of another task makes it say what is not so."""
+    if not references:
+        return "The diagnosis that comes first held it against no reference."
+    named = ", ".join(references)
+    return f"The diagnosis that comes first held it against {named}; where that is another task, take it out of the sidebar."
 
 
 def _code(told: WhatIf) -> None:
@@ -174,7 +186,7 @@ def _corrections(told: WhatIf) -> None:
     draw("what_if_corrected", corrected(told.replay, drawn, theme()), told_corrected(drawn), LEGEND)
     with st.container(key="corrections"):
         _table(correction_table(rows))
-    st.caption(SAME)
+    st.caption(f"{UNCORRECTED} {SAME}")
     with st.expander("What the columns mean", key="columns"):
         items = "".join(f"<li><b>{for_html(name)}</b>: {for_html(words)}</li>" for name, words in COLUMNS.items())
         st.html(f"<ul class='numbers'>{items}</ul>")

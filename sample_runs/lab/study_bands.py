@@ -11,6 +11,7 @@ import numpy as np
 
 Document = dict[str, Any]
 ON_POLICY = "none-always-float32"
+FOLLOWS = 0.5  # size of a rank correlation that counts as following
 KL = "on_policy"  # the distance that tables show first: KL(on || x) on texts of on
 
 
@@ -97,7 +98,7 @@ def pairwise(document: Document, step: int, key: str = KL) -> Band:
 
 
 def times(document: Document, row: str, step: int, key: str = KL) -> Band:
-    """KL from on-policy runs in units of the median KL between independent on-policy runs."""
+    """KL from on-policy runs in units of the median KL between independent on-policy runs on the same set of prefixes."""
     unit = pairwise(document, step, key).mid
     return Band.of(value / unit for value in at(document, row, step, key))
 
@@ -128,6 +129,16 @@ def ranks(document: Document, rows: Iterable[str], key: str, other: str) -> list
             if (columns.std(axis=1) > 0).all():
                 found.append(float(np.corrcoef(*(np.argsort(np.argsort(column)) for column in columns))[0, 1]))
     return found
+
+
+def follows(found: Band) -> bool:
+    """Whether rank correlations say that something is followed: the median is large, and no run has the other sign."""
+    return abs(found.mid) >= FOLLOWS and not spans(found, 0.0)
+
+
+def spans(found: Band, middle: float) -> bool:
+    """Whether a band reaches from one side of a value to the other, or touches it."""
+    return found.low <= middle <= found.high
 
 
 def markdown(table: Sequence[Sequence[str]]) -> str:

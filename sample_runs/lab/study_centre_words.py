@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from sample_runs.lab.study_bands import Band, Document, at, gradient, last, markdown, number, ranks, row_id, seeds, steps
+from sample_runs.lab.study_bands import (
+    FOLLOWS,
+    Band,
+    Document,
+    at,
+    follows,
+    gradient,
+    last,
+    markdown,
+    number,
+    ranks,
+    row_id,
+    seeds,
+    spans,
+    steps,
+)
 
 COARSE = ("int4", "int_11_levels")
 SUSPECTS = {
@@ -12,8 +27,8 @@ SUSPECTS = {
     "step.centre.rare": "share of the centre on rare tokens",
     "moved": "distance from the start",
 }
-FOLLOWS = 0.5  # rank correlation that counts as following
 DISCREPANCY = "step.kl.discrepancy"
+NOT_BLAMED = "Neither change raises it in all of them, so which part of the centre does harm, where it does, is not shown."
 WIDE = (
     1.6  # the centred bias is smaller by about this many times |E[A|s]| / std(A|s), where that is large (docs/definitions.md, section 10)
 )
@@ -56,17 +71,32 @@ def _gradients(document: Document) -> str:
         ]
         table.append((name, *("; ".join(part) for part in parts)))
     better = [step for step in at_steps if _mid(document, row, step, "dlc_sequence") > _mid(document, row, step, "sequence_lag")]
-    every = [(seed, one) for seed, run in document["fidelity"][row].items() for one in run]
-    seed, worst = max(every, key=lambda pair: pair[1]["sequence_lag"]["cosine"] - pair[1]["dlc_sequence"]["cosine"])
-    with_it, without, plain, common = (worst[name]["cosine"] for name in ("dlc_sequence", "sequence_lag", "plain_offset", "without_rare"))
-    blame = "rho" if plain - with_it > (without - with_it) / 2 > common - with_it else "neither of the two alone"
     return (
         f"**The gradient itself.** DLC's centre raises the median cosine to the on-policy gradient at {len(better)} of {len(at_steps)} "
         "steps that were compared, against the same weights without it (`sequence_lag`). Two changes to the centre were tried for "
-        "this question only: without rho (`plain_offset`), and without the tokens that the trainer calls rare (`without_rare`). Where "
-        f"the centre does most harm (seed {seed}, step {worst['step']}) the cosine is {number(without)} without it and "
-        f"{number(with_it)} with it, {number(plain)} without rho, "
-        f"{number(common)} without rare tokens: what does harm there is {blame}.\n\n" + markdown(table)
+        "this question only: without rho (`plain_offset`), and without the tokens that the trainer calls rare (`without_rare`). "
+        f"{_blame(document, row)}\n\n" + markdown(table)
+    )
+
+
+def _blame(document: Document, row: str) -> str:
+    """What the two changes do to the cosine, over all seeds and steps at once: a single gradient says little."""
+    late = [one for run in document["fidelity"][row].values() for one in run if one["step"]]
+
+    def changed(name: str, other: str) -> list[float]:
+        return [one[name]["cosine"] - one[other]["cosine"] for one in late]
+
+    whole = changed("dlc_sequence", "sequence_lag")
+    parts = {
+        "leaving out rho": changed("plain_offset", "dlc_sequence"),
+        "leaving out rare tokens": changed("without_rare", "dlc_sequence"),
+    }
+    listed = ", ".join(f"{words} by {Band.of(found)} (up in {sum(one > 0 for one in found)})" for words, found in parts.items())
+    guilty = [words for words, found in parts.items() if min(found) > 0]
+    return (
+        f"Over the {len(late)} gradients after the start (all seeds and steps) the centre changes the cosine by {Band.of(whole)}, up in "
+        f"{sum(one > 0 for one in whole)} of them; against the whole centre, {listed}. "
+        + (f"Up in all of them: {' and '.join(guilty)}." if guilty else NOT_BLAMED)
     )
 
 
@@ -81,12 +111,25 @@ def _followed(document: Document, rows: list[str]) -> str:
     verdict = f"It follows the {SUSPECTS[strongest]} most closely."
     if abs(found[strongest].mid) < FOLLOWS:
         verdict = "It follows none of them: no median reaches a half."
+    elif not follows(found[strongest]):
+        verdict = f"It follows none of them in all runs: with the {SUSPECTS[strongest]}, the closest, the band spans both signs."
     own, fixed = (Band.of(_growth(document, rows, f"discrepancy_{where}")) for where in ("own", "fixed"))
     return (
-        f"**What the discrepancy follows.** From the start to step {last(document)} the KL between engine and trainer grows by a "
-        f"factor of {own} on a coarse run's own texts, and of {fixed} on fixed texts of the start: so far as the two agree it is the "
-        f"weights that change it, not the texts. Rank correlations with it over a run's checkpoints: {listed}. {verdict}"
+        f"**What the discrepancy follows.** From the start to step {last(document)} the KL between engine and trainer changes by a "
+        f"factor of {own} on a coarse run's own texts, and of {fixed} on fixed texts of the start, where only the weights can change "
+        f"it. {_cause(own, fixed)} Rank correlations with it over a run's checkpoints: {listed}. {verdict}"
     )
+
+
+def _cause(own: Band, fixed: Band) -> str:
+    """Whether the texts or the weights change the discrepancy, so far as factors on own and on fixed texts tell it."""
+    if spans(fixed, 1.0):
+        apart = "The medians lie on either side of 1" if (own.mid - 1) * (fixed.mid - 1) < 0 else "The medians lie on the same side of 1"
+        both = "both bands span it" if spans(own, 1.0) else "the band on fixed texts spans it"
+        return f"{apart}, and {both}: neither growth nor fall, nor a cause of either, is shown."
+    way = "raise" if fixed.low > 1 else "lower"
+    alike = not spans(own, 1.0) and (own.low > 1) == (fixed.low > 1)
+    return f"The weights alone {way} it in every run" + (", and it moves that way on own texts too." if alike else "; on own texts not so.")
 
 
 def _spread(document: Document) -> str:
@@ -104,9 +147,9 @@ def _spread(document: Document) -> str:
         "**How much there is to remove.** Centring removes the part of the bias that is proportional to E[A|s] and leaves the part "
         "that is proportional to std(A|s); by how much it shrinks the bias is about 1.6 |E[A|s]| / std(A|s) where that is large. Here "
         "both by enumeration of the engine's next token, each continued many times. Before a word of chatter, four tokens of five, "
-        f"the factor is {many}; before a running sum it is {few}. That fits a centre that helps here, and a shorter task of which more "
-        "tokens decide the reward, where a prototype "
-        "on one pair of seeds saw harm; it was not tested by changing the share of chatter.\n\n" + markdown(table)
+        f"the factor is {many}; before a running sum it is {few}. Of a shorter task more tokens decide the reward, and there a "
+        "prototype on one pair of seeds saw harm; whether that is the reason was not tested by changing the share of chatter.\n\n"
+        + markdown(table)
     )
 
 

@@ -51,7 +51,8 @@ more able warm start, which are not here. For claim 7 an engine of 7 levels was 
 any training; one of 11 levels took its place before a run of it had been made.
 
 KL is over the whole vocabulary, a mean over tokens, in nats, in one direction, KL(on-policy || x), on three sets of prefixes: texts of the
-on-policy run, of x itself, and of x's generator. *Times* is KL in units of the median KL between independent on-policy runs."""
+on-policy run, of x itself, and of x's generator. *Times* is KL in units of the median KL between independent on-policy runs on the same
+set of prefixes, printed under *The yardsticks*; where no set is named, it is the texts of the on-policy run."""
 
 
 def page(document: Document) -> str:
@@ -108,8 +109,12 @@ def _verdicts(found: Sequence[Claim]) -> str:
 
 
 def _yardstick(document: Document) -> str:
-    words = f"KL between independent on-policy runs, on each other's texts: {yardstick(document)}."
-    return f"## The yardstick\n{words}\n\n![KL from on-policy]({KL_FIGURE})"
+    chosen = document["settings"]["seeds"]
+    words = (
+        f"Each of the on-policy runs with seeds {', '.join(map(str, chosen['independent']))} as x, against those with seeds "
+        f"{', '.join(map(str, chosen['references']))}, measured as every other run is; each set of prefixes has a yardstick of its own."
+    )
+    return f"## The yardsticks\n{words}\n\n{yardstick(document)}\n\nOn texts of on-policy runs:\n\n![KL from on-policy]({KL_FIGURE})"
 
 
 def _main(document: Document) -> str:

@@ -30,8 +30,9 @@ COMMON = RunSettings(
     group="collapse",
     seed=SEEDS[0],
     fault=("weight_sync",),
-    what_is_wrong="weight_sync = never: the generator keeps its first weights, and no ratio corrects for that; the logged "
-    "reward is the generator's, the policy's own is in expected.json",
+    what_is_wrong="weight_sync = never: the generator keeps its first weights, and no ratio corrects for that; the engine computes in "
+    "fp8, which is meant; the logged reward is the generator's and does not show the collapse: the policy's own is in expected.json, "
+    "under laboratory",
     steps=STEPS,
     prompts=0,
     engine=EngineSettings(dtype=MAIN, weight_sync="never", max_num_seqs=SCALE.groups * SCALE.samples),
@@ -55,10 +56,11 @@ SAMPLES = (
         settings=replace(
             COMMON,
             name="collapse_saved_by_dlc",
-            title="The same run saved by DLC",
+            title="The same run resynchronised, with DLC",
             group="collapse_saved_by_dlc",
             fault=(),
-            what_is_wrong="nothing: the generator is resynchronised where ESS of the lag ratio falls under 1/2; DLC corrects in between",
+            what_is_wrong="nothing but an engine in fp8, which is meant: the generator is resynchronised where ESS of the lag ratio falls "
+            "under 1/2, and DLC corrects in between; each of the two alone is in docs/dlc-study.md",
             engine=replace(COMMON.engine, weight_sync="when_ess_is_low"),
             objective=Objective(loss="dlc_sequence"),
         ),

@@ -1,4 +1,4 @@
-"""The two runs of the study among the sample runs: one crosses ESS 1/2 and collapses unseen by its own log, the other is saved."""
+"""The two runs of the study among the sample runs: one crosses ESS 1/2 and collapses unseen by its own log, the other does neither."""
 
 import json
 import tomllib
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sample_runs.lab.figures import step_figures
+from sample_runs.lab.folder import run_toml
 from sample_runs.lab.study_samples import SAMPLES, STEPS
 
 ROOT = Path(__file__).resolve().parents[2] / "sample_runs"
@@ -52,6 +53,21 @@ def test_the_description_is_of_the_run_and_the_folder_is_small(sample):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 2 * MEGABYTES
 
 
+@pytest.mark.parametrize("sample", SAMPLES, ids=NAMES)
+def test_the_description_is_what_the_code_writes(sample):
+    assert (ROOT / sample.settings.name / "run.toml").read_text() == run_toml(sample.settings)
+
+
+def test_the_descriptions_claim_no_cause_and_say_what_the_log_hides():
+    collapse, other = (tomllib.loads((ROOT / name / "run.toml").read_text()) for name in NAMES)
+    assert "does not show the collapse" in collapse["what_is_wrong"]
+    assert all("fp8, which is meant" in run["what_is_wrong"] for run in (collapse, other))
+    assert "saved" not in other["title"]
+    readme = (ROOT.parent / "README.md").read_text()
+    row = next(line for line in readme.splitlines() if line.startswith("| `collapse` |"))
+    assert "the logged reward is the generator's" in row
+
+
 def test_the_collapse_crosses_one_half_and_stays_there(figures):
     under = [step for step, values in figures["collapse"].items() if values["ess.lag.sequence"] < 0.5]
     assert 3 < under[0] < 15
@@ -59,7 +75,7 @@ def test_the_collapse_crosses_one_half_and_stays_there(figures):
     assert expected("collapse")["steps_under_half"]["ess.lag.sequence"] == under
 
 
-def test_the_saved_run_never_trains_on_a_batch_under_one_half(figures):
+def test_the_resynchronised_run_never_trains_on_a_batch_under_one_half(figures):
     assert min(values["ess.lag.sequence"] for values in figures["collapse_saved_by_dlc"].values()) >= 0.5
 
 
@@ -78,7 +94,7 @@ def test_both_begin_alike(figures):
     assert first[0] == first[1]
 
 
-def test_the_saved_run_was_resynchronised(figures):
+def test_the_other_run_was_resynchronised(figures):
     lags = [values["version_lag.mean"] for values in figures["collapse_saved_by_dlc"].values()]
     assert any(later < earlier for earlier, later in pairwise(lags))
     assert [values["version_lag.mean"] for values in figures["collapse"].values()] == list(range(STEPS))

@@ -9,11 +9,12 @@ import pytest
 from sample_runs.lab.study_bands import Band, at, band, collapsed, first_under_half, number, pairwise, row_id, seeds, steps, times
 from sample_runs.lab.study_catalogue import INDEPENDENT, REFERENCES, RUNS, SEEDS
 from sample_runs.lab.study_centre_words import centre_words
-from sample_runs.lab.study_claims import Verdict, exact_split, feedback
+from sample_runs.lab.study_claims import Verdict, discrepancy, exact_split, feedback, yardstick
 from sample_runs.lab.study_claims_runs import DLC, beside_vcpo, coarse_engines, unseen_collapse, within_twice
 from sample_runs.lab.study_page import CLAIMS, figures, page
 from sample_runs.lab.study_results import settings
 from sample_runs.lab.study_settings import Scale
+from sample_runs.lab.study_sight import Sight, sight, visibility
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ON_POLICY = "none-always-float32"
@@ -91,6 +92,67 @@ def test_within_twice_is_in_part_where_one_seed_is_out(document):
     assert within_twice(document).verdict is Verdict.IN_PART
 
 
+def test_both_yardsticks_of_claim_5_are_printed_and_every_row_of_its_table_is_its_own(committed):
+    found = within_twice(committed)
+    printed = [f"{pairwise(committed, step)}; {pairwise(committed, step, 'own')}" for step in steps(committed)]
+    assert list(found.table[1][1:]) == printed
+    for step in steps(committed):
+        assert all(str(pairwise(committed, step, key)) in yardstick(committed) for key in ("on_policy", "own", "stale"))
+        assert str(pairwise(committed, step, "own")) in page(committed)
+    own, rows = times(committed, DLC, 100, "own"), {row[0]: row[-1] for row in found.table[2:]}
+    assert rows["DLC, sequence (strict resync)"] == f"{times(committed, DLC, 100)}; {own}"
+    assert len(set(rows.values())) == len(rows)
+
+
+def test_claim_5_says_what_own_texts_give_in_the_yardstick_of_on_policy_texts(document):
+    step = str(steps(document)[-1])
+    unit = pairwise(document, int(step)).mid
+    next(iter(seeds(document, DLC).values()))["at"][step]["own"] = 5.25 * unit  # beyond every other value
+    sentence = next(words for words in within_twice(document).because if "the other yardstick" in words)
+    assert "DLC up to 5.25, over 2 in 2 of 18" in sentence
+    assert "By that yardstick the verdict would be: in part." in sentence
+    for seed in INDEPENDENT:
+        for values in seeds(document, ON_POLICY)[str(seed)]["at"].values():
+            values["own"] = values.get("on_policy", 0.0)
+    sentence = next(words for words in within_twice(document).because if "the other yardstick" in words)
+    assert "It does not decide" not in sentence
+
+
+def test_the_discrepancy_follows_only_what_it_follows_in_every_run(document):
+    found = discrepancy(document)
+    assert found.verdict is Verdict.IN_PART
+    assert "is not shown" in found.because[-1]
+    for row, head in document["rows"].items():
+        if head["engine"] == "fp8_e4m3" and head["sync"] != "never":
+            for run in seeds(document, row).values():
+                for place, values in enumerate(run["at"].values()):
+                    values["entropy"], values["step.log_ratio.discrepancy.abs_mean"] = 1.0 - 0.1 * place, 1.0 + 0.01 * place
+    found = discrepancy(document)
+    assert found.verdict is Verdict.REPRODUCED
+    assert "It follows the policy's entropy" in found.because[-1]
+
+
+def test_how_far_collapsed_and_healthy_runs_overlap():
+    assert sight([3.0, 5.0], [1.0, 2.0]) == Sight(hidden=0, above=0)
+    assert sight([1.5, 2.0, 5.0], [1.0, 2.0, 1.7]) == Sight(hidden=2, above=2)
+
+
+def test_generator_prefixes_hide_a_collapse_only_where_other_prefixes_show_it(document):
+    invisible, words = visibility(document)
+    assert not invisible
+    assert "the 9 collapsed runs are compared with the 91 runs" in words
+    assert "the generator's prefixes: 5 and 40" in words  # counted by a reader of the document, by hand
+    fallen = [run for head in document["rows"].values() if head["sync"] == "never" for run in head["seeds"].values() if collapsed(run)]
+    for run in fallen:
+        run["at"]["100"] |= {"stale": 0.01, "on_policy": 9.0, "own": 9.0}
+    assert visibility(document)[0]
+    assert "hide collapses that the other prefixes show" in visibility(document)[1]
+    for run in fallen:
+        run["at"]["100"]["stale"] = 9.0
+    assert visibility(document) == (False, visibility(document)[1])
+    assert "Generator prefixes show every collapse." in visibility(document)[1]
+
+
 def test_a_collapse_is_a_fall_under_half_of_the_best_before():
     run = {"at": {str(step): {"reward": reward} for step, reward in ((0, 0.2), (10, 0.8), (100, 0.41))}}
     assert not collapsed(run)
@@ -136,6 +198,42 @@ def test_vcpo_is_refuted_where_it_neither_helps_nor_costs(document):
     _set(document, bare, "on_policy", 0.4)
     _set(document, alone, "reward", 1.0)
     assert beside_vcpo(document).verdict is Verdict.CONTRADICTED
+
+
+def test_vcpo_says_its_cost_in_reward_first_and_is_in_part_for_it(document):
+    alone, bare = row_id("vcpo", "never", "fp8_e4m3"), row_id("sequence_is", "never", "fp8_e4m3")
+    found, rewards = beside_vcpo(document), [band(document, row, 100, "reward") for row in (alone, bare)]
+    assert found.verdict is Verdict.IN_PART
+    assert f"with VCPO's factor the reward is {rewards[0]}, without it {rewards[1]}: the factor costs reward" in found.because[0]
+    _set(document, bare, "reward", rewards[0].mid)
+    assert beside_vcpo(document).verdict is Verdict.REPRODUCED
+    assert "no cost in reward is shown" in beside_vcpo(document).because[0]
+
+
+def test_no_single_gradient_blames_a_part_of_the_centre(document):
+    assert "is not shown" in centre_words(document).split("**The gradient itself.**")[1].split("\n")[0]
+    for run in document["fidelity"]["dlc_sequence-strict-int_11_levels"].values():
+        for one in run:
+            one["plain_offset"]["cosine"] = one["dlc_sequence"]["cosine"] + 0.1
+    assert "Up in all of them: leaving out rho." in centre_words(document)
+
+
+def test_a_cause_of_the_changing_discrepancy_is_named_only_where_the_bands_show_one(document):
+    assert "neither growth nor fall, nor a cause of either, is shown" in centre_words(document)
+    for head in document["rows"].values():
+        for run in head["seeds"].values() if head["engine"] in {"int4", "int_11_levels"} else ():
+            for where in ("own", "fixed"):
+                if f"discrepancy_{where}" in run["at"]["100"]:
+                    run["at"]["100"][f"discrepancy_{where}"] = 3 * run["at"]["0"][f"discrepancy_{where}"]
+    assert "The weights alone raise it in every run, and it moves that way on own texts too." in centre_words(document)
+
+
+def test_a_rank_correlation_of_either_sign_is_not_followed(document):
+    rows = [row for row, head in document["rows"].items() if head["engine"] in {"int4", "int_11_levels"}]
+    for number_of, run in enumerate(run for row in rows for run in seeds(document, row).values()):
+        for place, values in enumerate(run["at"].values()):
+            values["entropy"], values["step.kl.discrepancy"] = (0.1 if number_of else -0.1) * place, 0.01 * place
+    assert "the closest, the band spans both signs" in centre_words(document)
 
 
 def test_the_reasons_name_what_the_discrepancy_follows_only_where_it_follows(document):

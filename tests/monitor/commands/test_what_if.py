@@ -120,6 +120,42 @@ def test_the_text_begins_with_what_to_do_and_ends_with_the_table(capsys):
     assert sum("TIS, sequence " in line for line in lines) >= 4
 
 
+def test_the_text_ends_with_the_code_of_what_is_recommended(capsys, tmp_path):
+    from tests.monitor.corrections.replayed import run_with
+
+    run = run_with([1, 2, 4, 8] * 3, drift=0.12)
+    (tmp_path / "tokens.parquet").write_bytes(run.tokens.pieces[0].path.read_bytes())
+    assert main(["what-if", str(tmp_path / "tokens.parquet")]) == 1
+    text = capsys.readouterr().out
+    table, _, code = text.partition("To paste, own loop")
+    assert "ResyncController(level=Level.SEQUENCE" in code
+    assert "vllm_importance_sampling_mode=" in code
+    assert "calculate_log_probs: true" in code
+    assert "TIS, token" in table
+    assert "no reference" in table
+    assert "uncorrected" in table
+
+
+def test_a_log_without_any_finite_ratio_has_dashes_and_no_nan(capsys, log):
+    count = 6
+    tokens = table(
+        step=np.repeat([0, 1], 3),
+        sample_id=np.arange(count),
+        same_weights_logprob=np.full(count, -1.0),
+        rollout_logprob=np.full(count, -1.0),
+        current_logprob=np.full(count, -1.0),
+        loss_mask=np.zeros(count, bool),
+    )
+    main(["what-if", str(log(tokens)), "--reference", str(SAMPLES / "v0_reference_seed0")])
+    out = capsys.readouterr()
+    assert "nan" not in out.out.replace("finite", "")
+
+
+def test_the_reference_that_was_used_is_named(capsys):
+    main(["what-if", str(SAMPLES / "v1_fixed"), "--reference", str(SAMPLES / "v0_reference_seed0")])
+    assert "Diagnosed against the reference v0_reference_seed0." in capsys.readouterr().out
+
+
 def test_what_cannot_be_read_is_exit_code_2(answer, tmp_path):
     code, document = answer(tmp_path / "nothing")
     assert code == 2

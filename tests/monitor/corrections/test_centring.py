@@ -122,6 +122,20 @@ def test_a_ratio_over_zero_leaves_the_token_out():
     assert unaware.diagnostics["correction.nonfinite"] == 0
 
 
+@pytest.mark.parametrize("member", [DLC(), DLC(variant=Variant.TOKEN)], ids=lambda one: str(one.variant))
+def test_zero_over_zero_is_a_probability_of_zero(member):
+    """Both sides give the id nothing: the place stays, and the id's engine mass is counted as lost; as if it were 1e-300 at both."""
+    case = Case(7)
+    place, support = (2, 3, 1), case.batch().support
+    names = ("engine", "current", "same_weights")
+    gone, faint = ({name: getattr(support, name).detach().clone() for name in names} for _ in range(2))
+    for name in names:
+        gone[name][place], faint[name][place] = -torch.inf, -690.0
+    found, expected = (member(case.batch(support=Support(**sides, complete=True))) for sides in (gone, faint))
+    assert found.diagnostics["correction.nonfinite"] == 0
+    torch.testing.assert_close(found.loss, expected.loss, **EXACT)
+
+
 def test_the_tail_that_cannot_be_told_is_counted():
     """The trainer's tail is below rounding, the engine's is not."""
     current = torch.log(torch.tensor([[[0.6, 0.4]]]))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
-from monitor.corrections import Mode, ResyncController
+from monitor.corrections import BatchError, Mode, ResyncController
 from monitor.metrics.terms import Level
 from tests import oracles
 
@@ -83,24 +83,79 @@ def test_a_token_that_is_no_number_does_not_count(value):
         assert ResyncController(level=level).decide(spoilt, mask).ess == ResyncController(level=level).decide(x, without).ess
 
 
-def test_its_state_survives_a_checkpoint(tmp_path):
+TOKENS = torch.ones(4, 6, dtype=torch.bool)
+MISFITS = {
+    "packed without offsets": ("log_lag", (torch.zeros(6), TOKENS[0])),
+    "offsets of a padded batch": ("log_lag", (torch.zeros(4, 6), TOKENS, torch.tensor([0, 24]))),
+    "three dimensions": ("log_lag", (torch.zeros(4, 6, 1), TOKENS[..., None])),
+    "whole numbers": ("log_lag", (torch.zeros(4, 6, dtype=torch.int64), TOKENS)),
+    "one row of the mask": ("mask", (torch.zeros(4, 6), TOKENS[0])),
+    "one sequence of the mask": ("mask", (torch.zeros(4, 6), TOKENS[:1])),
+    "a mask of numbers": ("mask", (torch.zeros(4, 6), TOKENS.float())),
+    "offsets that end early": ("offsets", (torch.zeros(6), TOKENS[0], torch.tensor([0, 5]))),
+    "offsets in disorder": ("offsets", (torch.zeros(6), TOKENS[0], torch.tensor([0, 4, 2, 6]))),
+    "offsets as int32": ("offsets", (torch.zeros(6), TOKENS[0], torch.tensor([0, 6], dtype=torch.int32))),
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+def test_shapes_that_do_not_fit_are_refused(what):
+    where, arguments = MISFITS[what]
+    controller = ResyncController()
+    with pytest.raises(BatchError, match=rf"^{where}: ") as raised:
+        controller.decide(*arguments)
+    assert raised.value.remedy
+    assert controller.decisions == 0
+
+
+SETTINGS = {"level": Level.TOKEN, "threshold": 0.6, "mode": Mode.LENIENT}
+
+
+def _checkpoint(path):
+    """A controller that decided twice, and what its file holds."""
     x, mask = _lags(4, 2.0)
-    first = ResyncController(level=Level.TOKEN, threshold=0.6, mode=Mode.LENIENT)
+    first = ResyncController(**SETTINGS)
     first.decide(x, mask)
     first.decide(x * 0, mask)
-    torch.save(first.state_dict(), tmp_path / "state.pt")
-    second = ResyncController()
-    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    torch.save(first.state_dict(), path / "state.pt")
+    return first, torch.load(path / "state.pt", weights_only=True)
+
+
+def test_its_state_survives_a_checkpoint(tmp_path):
+    first, state = _checkpoint(tmp_path)
+    second = ResyncController(**SETTINGS)
+    second.load_state_dict(state)
     assert second == first
     assert (second.decisions, second.resyncs, second.last_ess) == (2, 1, 1.0)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("level", Level.SEQUENCE), ("threshold", 0.7), ("mode", Mode.STRICT)])
+def test_a_setting_changed_in_the_code_is_never_overwritten(tmp_path, setting, value):
+    _, state = _checkpoint(tmp_path)
+    changed = ResyncController(**SETTINGS | {setting: value})
+    with pytest.raises(ValueError, match=rf"{setting} is {value} here and {SETTINGS[setting]} in the checkpoint") as raised:
+        changed.load_state_dict(state)
+    assert not any(f"{other} is" in str(raised.value) for other in SETTINGS.keys() - {setting})
+    assert changed.decisions == 0
+    changed.load_state_dict(state, strict=False)
+    assert getattr(changed, setting) == value
+    assert (changed.decisions, changed.resyncs, changed.last_ess) == (2, 1, 1.0)
+
+
+@pytest.mark.parametrize("part", ["level", "threshold", "mode", "decisions", "resyncs", "last_ess"])
+def test_a_checkpoint_that_lacks_a_part_is_refused_whole(part):
+    state = ResyncController(decisions=7, resyncs=3, last_ess=0.2).state_dict()
+    del state[part]
+    controller = ResyncController()
+    with pytest.raises(KeyError, match=part):
+        controller.load_state_dict(state)
+    assert (controller.decisions, controller.resyncs) == (0, 0)
 
 
 def test_what_has_no_meaning_is_refused():
     for options in ({"threshold": 0.0}, {"threshold": 1.5}, {"level": Level.STEP}):
         with pytest.raises(ValueError, match=r"threshold|level"):
             ResyncController(**options)
-    with pytest.raises(KeyError):
-        ResyncController().load_state_dict({"level": "token"})
 
 
 def _rank(rank, folder, world):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ingest.dialects import plain
 from monitor.corrections import CISPO, DLC, GSPO, MIS, TIS, Batch, IcePop, PPOClip, Support, Uncorrected
 from monitor.metrics import glossary
 from monitor.metrics.terms import Level
@@ -44,6 +45,13 @@ def test_every_one_is_in_the_glossary():
     for name, member in MEMBERS.items():
         for key in member(Case().batch()).diagnostics:
             assert key.startswith("correction.") or glossary.known(key), (name, key)
+
+
+def test_those_of_the_glossary_are_read_back_from_a_log_and_the_corrections_own_are_not():
+    """What docs/corrections.md says of logging them as they are."""
+    for name, member in MEMBERS.items():
+        for key in member(Case().batch()).diagnostics:
+            assert (key in plain.IDS) != key.startswith("correction."), (name, key)
 
 
 def test_a_ratio_whose_column_is_missing_is_absent():

@@ -131,8 +131,45 @@ def test_the_first_resync_is_at_the_level_that_fell_first():
 
 def test_samples_that_are_only_too_old_get_the_correction_beside_the_fault():
     (run,) = load(SAMPLES / "v1_async_only")
-    advice = what_if(run).advice
+    found = what_if(run)
+    advice = found.advice
     assert (advice.verdict, advice.rule) == (Verdict.FIX_FIRST, "inference_path_async_lag")
     assert advice.recipe.family is Family.TIS
     assert any("it is meant that samples are that old" in reason for reason in advice.reasons)
-    assert advice.sync_interval is None  # how fast the ESS falls with the lag is lost in the noise of this run
+    interval = found.replay.interval(Level.SEQUENCE)
+    measured = dict(zip(interval.lags, interval.ess, strict=True))
+    assert measured[advice.sync_interval] > 0.5
+    low, high = interval.largest_lag_range
+    assert any(low <= lag <= high for lag, ess in measured.items() if ess < 0.5)
+
+
+def _meant(monkeypatch, run):
+    old = rule("inference_path_async_lag", Layer.INFERENCE_PATH, lambda _: finding())
+    monkeypatch.setattr(diagnose, "rules", lambda: (old,))
+    return what_if(run).advice
+
+
+def test_a_fault_that_may_be_meant_needs_nothing_more_while_the_ess_holds(monkeypatch):
+    advice = _meant(monkeypatch, run_with([1, 2] * 3, drift=0.01))
+    assert (advice.verdict, advice.recipe) == (Verdict.FIX_FIRST, None)
+    assert "unless it is meant" in advice.says
+    assert any("it is meant that samples are that old" in reason and "nothing more is needed" in reason for reason in advice.reasons)
+
+
+def test_a_fault_that_may_be_meant_is_told_what_to_record_where_only_the_total_is_known(monkeypatch):
+    advice = _meant(monkeypatch, run_with([8] * 3, without=("same_weights_logprob",)))
+    assert advice.verdict is Verdict.FIX_FIRST
+    assert any("it is meant" in reason and "cannot tell the engine's part" in reason for reason in advice.reasons)
+    assert advice.record == ("same_weights_logprob",)
+    assert len(set(advice.reasons)) == len(advice.reasons)
+
+
+def test_what_a_cap_cuts_is_told_of_the_steps_over_which_it_was_chosen(silent):  # noqa: ARG001
+    run = run_with([1, 1, 1, 40], drift=0.12)
+    found = what_if(run)
+    kept = ~(found.replay.ess[Level.SEQUENCE] < 0.5)
+    result = found.replay.result(found.advice.recipe)
+    (reason,) = [each for each in found.advice.reasons if each.startswith("Of the caps")]
+    assert f"the {kept.sum()} of 4 steps that a strict resync would have kept" in reason
+    assert f"keeps {result.values('kept_mass')[kept].mean():.1%}" in reason
+    assert result.mean("kept_mass") < result.values("kept_mass")[kept].mean() - 0.01

@@ -28,7 +28,7 @@ MODES = {"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"}
 VERL = {  # settings of verl v0.9 (docs/dialects/verl.md)
     *(f"algorithm.rollout_correction.{name}" for name in ("rollout_is", "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold")),
     *("actor_rollout_ref.actor.clip_ratio_low", "actor_rollout_ref.actor.clip_ratio_high", "actor_rollout_ref.actor.policy_loss.loss_mode"),
-    "trainer.v1.separate_async.parameter_sync_step",
+    *("actor_rollout_ref.rollout.calculate_log_probs", "trainer.v1.separate_async.parameter_sync_step"),
 }
 
 
@@ -53,7 +53,12 @@ def test_every_place_has_code_or_says_why_there_is_none(recipe):
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda one: one.id if one else "resync")
 def test_the_own_loops_names_and_arguments_exist(recipe):
-    tree = ast.parse(_code(recipe, Place.OWN_LOOP).code.replace("continue", "pass"))
+    code = _code(recipe, Place.OWN_LOOP).code
+    if not code:
+        assert recipe is not None
+        assert (recipe.family, constructor(recipe)) == (Family.REJECTION, "")
+        return
+    tree = ast.parse(code.replace("continue", "pass"))
     imported = {name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
     for name in imported - {"Level", "Ratio"}:
         assert hasattr(corrections, name)
@@ -117,6 +122,8 @@ def test_trl_gets_only_settings_of_its_own(recipe):
 def test_verl_gets_only_settings_of_its_own(recipe):
     given = _flat(yaml.safe_load(_code(recipe, Place.VERL, sync_interval=3).code))
     assert set(given) <= VERL
+    if set(given) > {"trainer.v1.separate_async.parameter_sync_step"}:  # verl requires it of every rollout correction
+        assert given["actor_rollout_ref.rollout.calculate_log_probs"] is True
     assert given["trainer.v1.separate_async.parameter_sync_step"] == 3
     assert given.get("algorithm.rollout_correction.rollout_is") in (None, "token", "sequence")
     threshold = given.get("algorithm.rollout_correction.rollout_is_threshold")
@@ -124,6 +131,21 @@ def test_verl_gets_only_settings_of_its_own(recipe):
         assert [float(part) for part in threshold.split("_")] == [pytest.approx(recipe.low, rel=1e-5), recipe.high]
     elif threshold is not None:
         assert threshold == recipe.high
+
+
+def test_verls_cispo_is_a_policy_loss_with_the_same_bounds():
+    given = _flat(yaml.safe_load(_code(cispo(3.0, low=0.25), Place.VERL).code))
+    assert given["actor_rollout_ref.actor.policy_loss.loss_mode"] == "cispo"
+    assert 1 - given["actor_rollout_ref.actor.clip_ratio_low"] == 0.25
+    assert 1 + given["actor_rollout_ref.actor.clip_ratio_high"] == 3.0
+
+
+def test_dropping_units_and_weighing_the_others_1_is_not_passed_off_as_mis():
+    own = _code(REJECTION, Place.OWN_LOOP)
+    assert not own.code
+    assert "weight 1" in own.says
+    assert "rollout_rs: seq_mean_k1" in _code(REJECTION, Place.VERL).code
+    assert "own loop's" not in _code(REJECTION, Place.TRL).says
 
 
 def test_what_a_framework_cannot_do_is_not_made_up():

@@ -41,6 +41,8 @@ def test_the_recommendation_comes_first_with_its_reasons_and_the_step(what_if, c
     assert page.index("correct and resynchronise</span> · <b>v1_broken</b>") < page.index("What this run does")
     assert f"under 1/2 first at step {DIPS[0]}, at 3 of 12 steps ({', '.join(map(str, DIPS))})" in page
     assert "Its settings name neither an objective nor a correction" in page
+    reference = ", ".join(app.multiselect(key="reference").format_func(each) for each in app.multiselect(key="reference").value)
+    assert f"held it against {reference}; where that is another task" in page
     assert [each.label for each in app.tabs] == ["own loop", "TRL", "verl"]
     assert "ResyncController" in app.code[0].value
     assert "vllm_importance_sampling_mode" in app.code[1].value
