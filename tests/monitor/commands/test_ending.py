@@ -14,7 +14,8 @@ from tests.monitor.watch.runs import append, ess_rows
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 4.0  # 2 s, on a machine that others use
 BEGIN = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts tests in its background leaves it ignored
 from concurrent.futures import ThreadPoolExecutor
 from monitor.__main__ import main
 from monitor.commands._ending import leave
