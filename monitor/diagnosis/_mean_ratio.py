@@ -161,11 +161,11 @@ def _pooled(values: Floats, n: Floats, own: Floats) -> tuple[float, float]:
     """Mean over steps, each by its weight, and the larger of the two errors that can be had."""
     share = n / n.sum()
     mean = float((share * values).sum())
-    within = float(np.sqrt(((share * own) ** 2).sum()))
+    within = math.hypot(*(share * own))  # squares of what a log may hold overflow
     if len(values) < FEWEST:
         return mean, within
     residual = share * (values - mean)
-    between = float(np.sqrt((residual**2).sum() * len(values) / (len(values) - 1)))
+    between = math.hypot(*residual) * math.sqrt(len(values) / (len(values) - 1))
     return mean, max(between, within) if math.isfinite(within) else between
 
 

@@ -101,7 +101,12 @@ def _grave(case: Case, one: Oddity) -> bool:
     """Whether it is more than the few positive log-probabilities that rounded logits give."""
     if not one.metric.startswith("positive."):
         return True
-    return float(case.series(one.metric).values.sum()) > THRESHOLDS["positive"].value * float(case.series(one.metric).n.sum())
+    return _count(case, one) > THRESHOLDS["positive"].value * float(case.series(one.metric).n.sum())
+
+
+def _count(case: Case, one: Oddity) -> float:
+    """How many were counted over all steps; what is no count is left out."""
+    return float(np.nansum(np.maximum(case.series(one.metric).values, 0.0)))
 
 
 def _worst(case: Case, one: Oddity) -> tuple[float, float, tuple[int, ...]]:
@@ -125,8 +130,7 @@ def _what(case: Case, one: Oddity) -> str:
     value, bound, steps = _worst(case, one)
     title, of = (glossary.metric(one.metric).title if glossary.known(one.metric) else one.metric), len(case.series(one.metric))
     if one.what != _RANGE:
-        count = float(np.nansum(case.series(one.metric).values))
-        return f"{count:.0f} {title}, in {len(steps)} of {of} steps from step {steps[0]} on"
+        return f"{_count(case, one):.0f} {title}, in {len(steps)} of {of} steps from step {steps[0]} on"
     bounded = f"cannot be {'under' if value < bound else 'over'} {bound:g}"
     return f"{title} ({one.metric}) {bounded}, but is {value:.4g}; so in {len(steps)} of {of} steps from step {steps[0]} on"
 

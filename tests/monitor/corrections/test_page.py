@@ -23,7 +23,7 @@ def _rollout(model):
     draw = torch.Generator().manual_seed(0)
     engine = (model.detach() + 0.1 * torch.randn(model.shape, generator=draw)).log_softmax(-1)
     top = engine.topk(3, -1).indices
-    tokens = torch.distributions.Categorical(logits=engine).sample()
+    tokens = torch.multinomial(engine.exp().flatten(0, 1), 1, generator=draw).view(engine.shape[:2])
     ids = torch.cat([tokens[..., None], top], -1)
     return SimpleNamespace(
         tokens=tokens,

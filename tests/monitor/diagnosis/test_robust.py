@@ -115,3 +115,15 @@ def test_a_wild_table(seed):
 def test_a_log_of_one_token_and_one_of_one_value():
     _answers(tokens=table(rollout_logprob=[-1.0], same_weights_logprob=[-1.0], current_logprob=[-1.0]))
     assert _answers(scalars={"reward.mean": [1.0]}).layer is None
+
+
+@pytest.mark.parametrize(
+    "scalars",
+    [
+        {"ratio.total.min": [0.0], "ratio.total.mean": [0.0] * 7 + [1e300]},  # its square overflows
+        {"positive.engine": [math.inf, -math.inf]},  # their sum is no number
+        {"repeated.rows": [math.inf, -math.inf, math.nan]},
+    ],
+)
+def test_scalars_that_once_were_an_error(scalars):
+    assert diagnose(case_of(run_of(scalars=scalars))).verdict
