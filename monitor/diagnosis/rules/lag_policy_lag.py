@@ -254,7 +254,7 @@ def _finding(case: Case, severity: Severity, what: str, evidence: tuple[Evidence
 
 def _remedies(case: Case, *, held: bool) -> tuple[Remedy, ...]:
     newest = case.series("version_lag.max").values
-    frozen = len(newest) > 3 and bool(np.all(np.diff(newest) > 0))  # noqa: PLR2004 - a few steps rise in any run
+    frozen = len(newest) > 3 and bool(np.all(newest[1:] > newest[:-1]))  # noqa: PLR2004 - a few steps rise in any run
     first = (Remedy.SYNC_WEIGHTS,) if frozen else (Remedy.STALENESS_LIMIT, Remedy.RESYNC)
     scheduling = (Remedy.ASYNC_SCHEDULING_OFF,) if case.truth("engine.async_scheduling") else ()
     return (*first, *scheduling, *(() if held else (Remedy.ANCHOR_RATIO,)))

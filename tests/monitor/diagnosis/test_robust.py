@@ -123,6 +123,7 @@ def test_a_log_of_one_token_and_one_of_one_value():
         {"ratio.total.min": [0.0], "ratio.total.mean": [0.0] * 7 + [1e300]},  # its square overflows
         {"positive.engine": [math.inf, -math.inf]},  # their sum is no number
         {"repeated.rows": [math.inf, -math.inf, math.nan]},
+        {"ess.lag.token": [0.1] * 8, "version_lag.max": [math.inf] * 8},  # nor is their difference
     ],
 )
 def test_scalars_that_once_were_an_error(scalars):
