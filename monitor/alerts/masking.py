@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 HIDDEN = "***"
@@ -21,6 +22,8 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", "
 _LINE = 16  # characters from which a line of a secret of several is hidden by itself
 _LONG = 6  # characters from which a secret is hidden inside of words as well
 _CREDENTIAL_HEADERS = ("Basic", "Bearer", "Token")
+_ODD = "surrogatepass"  # bytes of the environment that are no UTF-8 are surrogates in a string
+_QUOTED = (partial(quote, safe="", errors=_ODD), partial(quote, errors=_ODD), partial(quote_plus, errors=_ODD))
 
 Mask = Callable[[str], str]
 
@@ -96,7 +99,7 @@ def _pieces(secret: str) -> set[str]:
     elif secret.partition(" ")[0] in _CREDENTIAL_HEADERS:
         found.add(secret.partition(" ")[2])
     known = {each for each in found | {unquote(each) for each in found} if each.strip()}
-    return known | {quote(each, safe="") for each in known} | {quote(each) for each in known} | {quote_plus(each) for each in known}
+    return known | {form(each) for each in known for form in _QUOTED}
 
 
 def _parts(parts: SplitResult) -> set[str]:
@@ -105,7 +108,7 @@ def _parts(parts: SplitResult) -> set[str]:
     found |= {value for _, value in parse_qsl(parts.query, keep_blank_values=True)}
     found |= {value.partition(" ")[2] for value in found if value.partition(" ")[0] in _CREDENTIAL_HEADERS}
     if password:
-        found.add(b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode())
+        found.add(b64encode(f"{unquote(user)}:{unquote(password)}".encode(errors=_ODD)).decode())
     if parts.scheme.lower() not in HOSTED | LOCAL:
         place = parts.netloc.rpartition("@")[2]
         found |= {place, *place.split(":")}

@@ -167,6 +167,11 @@ def test_a_secret_is_never_left(hidden, before, after):
     assert hidden not in masker([hidden])(f"{before}{hidden}{after}")
 
 
+def test_a_secret_of_bytes_that_are_no_text_is_taken_out():
+    odd = b"s3cr3t\xff\xfe".decode(errors="surrogateescape")  # as Python reads a variable of the environment
+    assert masker([f"https://me:{odd}@host/x"])(f"a {odd} b") == "a *** b"
+
+
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 def test_any_text_can_be_looked_at(text):
     assert isinstance(shown(text), str)
