@@ -1,11 +1,14 @@
-"""Which one run a page is about; the choice stands in the page's address and outlives a visit to another page."""
+"""Which one run a page is about, and beside which; the choice stands in the page's address and outlives a visit to another page."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from monitor.pages._controls import RUN, first_candidate
+from monitor.pages._address import asked, refused
+from monitor.pages._controls import REFERENCE, RUN, first_candidate, pick_references
+from monitor.pages._escape import for_markdown
 from monitor.pages._library import Library, is_reference
+from monitor.pages._theme import follow
 
 
 def pick_run(library: Library) -> str | None:
@@ -39,3 +42,19 @@ def pick_run(library: Library) -> str | None:
 
 
 __all__ = ["RUN", "pick_run"]
+
+
+def pick_run_and_references(library: Library, about: str) -> tuple[str | None, list[str]]:
+    """Draw a sidebar with both controls and a word about the page; a run is never its own reference."""
+    wanted = asked()
+    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
+    with st.sidebar:
+        run_id = pick_run(library)
+        references = pick_references(library)
+        st.caption(about)
+        follow()
+    values = {RUN: [labels[run_id]] if run_id else [], REFERENCE: [labels[each] for each in references]}
+    sentences = refused(wanted, values, labels.values())
+    if sentences:
+        st.warning(" ".join(map(for_markdown, sentences)), icon=":material/link_off:")
+    return run_id, [each for each in references if each != run_id]

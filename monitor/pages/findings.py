@@ -10,9 +10,8 @@ import streamlit as st
 from monitor.diagnosis.diagnose import Answer, Diagnosis
 from monitor.diagnosis.outcome import Finding, Passed, Skipped
 from monitor.pages import _tables
-from monitor.pages._address import asked, refused
 from monitor.pages._cards import card, since
-from monitor.pages._controls import CANDIDATE, REFERENCE, pick_references
+from monitor.pages._controls import CANDIDATE
 from monitor.pages._definitions import definitions
 from monitor.pages._diagnoses import diagnosed, known
 from monitor.pages._escape import for_html, for_markdown
@@ -20,12 +19,12 @@ from monitor.pages._frames import frames, shown
 from monitor.pages._grid import send_plotly
 from monitor.pages._library import Entry, Failure, Library
 from monitor.pages._live import live
-from monitor.pages._one_run import RUN, pick_run
+from monitor.pages._one_run import pick_run_and_references
 from monitor.pages._page import Desk, Page
 from monitor.pages._results import Shown
 from monitor.pages._sentences import sentence
 from monitor.pages._tables import UNCHECKED_COLUMNS
-from monitor.pages._theme import follow, theme
+from monitor.pages._theme import theme
 from monitor.pages._verdicts import ladder, verdict
 
 ABOUT = (
@@ -38,7 +37,8 @@ ABOUT = (
 def show(desk: Desk) -> None:
     """Draw the page."""
     library = desk.library
-    run_id, references = _sidebar(library)
+    run_id, references = pick_run_and_references(library, ABOUT)
+    st.session_state[CANDIDATE] = run_id  # whose checklist the page of the migration shows, where it is a candidate there
     if run_id is None:
         st.info("There is no run to be diagnosed. Add your own on the Upload page.", icon=":material/info:")
         return
@@ -63,23 +63,6 @@ def _told(library: Library, run_id: str, references: Sequence[str]) -> None:
     _notes(told)
     _unchecked(told)
     _passed(told)
-
-
-def _sidebar(library: Library) -> tuple[str | None, list[str]]:
-    """Which run, and which runs it is held against; a run is never its own reference."""
-    wanted = asked()
-    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
-    with st.sidebar:
-        run_id = pick_run(library)
-        references = pick_references(library)
-        st.caption(ABOUT)
-        follow()
-    st.session_state[CANDIDATE] = run_id  # whose checklist the page of the migration shows, where it is a candidate there
-    values = {RUN: [labels[run_id]] if run_id else [], REFERENCE: [labels[each] for each in references]}
-    sentences = refused(wanted, values, labels.values())
-    if sentences:
-        st.warning(" ".join(map(for_markdown, sentences)), icon=":material/link_off:")
-    return run_id, [each for each in references if each != run_id]
 
 
 def _diagnosed(one: Shown, entry: Entry, references: Sequence[Shown]) -> Diagnosis | Failure:

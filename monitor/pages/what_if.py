@@ -13,20 +13,18 @@ from monitor.corrections.snippets import Snippet, snippets
 from monitor.diagnosis.diagnose import Diagnosis
 from monitor.diagnosis.outcome import Severity
 from monitor.pages import _tables
-from monitor.pages._address import asked, refused
 from monitor.pages._cards import pasted
-from monitor.pages._controls import REFERENCE, pick_references
 from monitor.pages._diagnoses import diagnosed
 from monitor.pages._escape import for_html, for_markdown
 from monitor.pages._frames import frames, shown
 from monitor.pages._grid import draw, send_plotly
-from monitor.pages._library import Entry, Failure, Library
+from monitor.pages._library import Entry, Failure
 from monitor.pages._live import live
-from monitor.pages._one_run import RUN, pick_run
+from monitor.pages._one_run import pick_run_and_references
 from monitor.pages._page import Desk, Page
 from monitor.pages._results import Shown
 from monitor.pages._sentences import sentence
-from monitor.pages._theme import follow, theme
+from monitor.pages._theme import theme
 from monitor.pages._verdicts import CLEARED, MARKS, UNTOLD
 from monitor.pages._what_if_figure import LEGEND, MOST_LINES, corrected, told_corrected, told_uncorrected, uncorrected
 from monitor.pages._what_if_rows import CAPS, chosen, correction_table, interval_table
@@ -66,28 +64,12 @@ SIGNS = {
 def show(desk: Desk) -> None:
     """Draw the page."""
     library = desk.library
-    run_id, references = _sidebar(library)
+    run_id, references = pick_run_and_references(library, ABOUT)
     if run_id is None:
         st.info("There is no run whose tokens could be replayed. Add your own on the Upload page.", icon=":material/info:")
         return
     with live(library, [run_id, *references], alerts=False).at():
         _told(desk, run_id, references)
-
-
-def _sidebar(library: Library) -> tuple[str | None, list[str]]:
-    """Which run, and which runs its diagnosis is held against."""
-    wanted = asked()
-    labels = {run_id: entry.who.label for run_id, entry in library.entries.items()}
-    with st.sidebar:
-        run_id = pick_run(library)
-        references = pick_references(library)
-        st.caption(ABOUT)
-        follow()
-    values = {RUN: [labels[run_id]] if run_id else [], REFERENCE: [labels[each] for each in references]}
-    sentences = refused(wanted, values, labels.values())
-    if sentences:
-        st.warning(" ".join(map(for_markdown, sentences)), icon=":material/link_off:")
-    return run_id, [each for each in references if each != run_id]
 
 
 def _told(desk: Desk, run_id: str, references: Sequence[str]) -> None:
